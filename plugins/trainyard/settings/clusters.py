@@ -1,0 +1,90 @@
+"""``config/clusters/<profile>.yaml``: the one Kubernetes cluster and S3 server that a deployment of Trainyard drives.
+
+The profile says how *this* site differs from any other; nothing in it belongs to a tenant. Two environment variables override
+it, since they are known only when something was started: ``TRAINYARD_KUBECONFIG``, ``TRAINYARD_S3_ENDPOINT``.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, StringConstraints, model_validator
+
+from trainyard.settings.base import Name, Section, Text
+
+Port = Annotated[int, Field(ge=1024, le=65535)]
+Image = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-zA-Z0-9._/:@-]*$")]
+Url = Annotated[str, StringConstraints(pattern=r"^https?://[^/\s]+(:\d+)?/?$")]
+
+
+class PortRange(Section):
+    """Ports from which each gang gets a block of its own (`addressing: host`)."""
+
+    first: Port
+    """First port of the range."""
+    last: Port
+    """Last port of the range."""
+    block: int = Field(ge=3, le=10_000)
+    """Ports of one gang: its chief, parameter servers and workers need one each."""
+
+    @model_validator(mode="after")
+    def _holds_a_block(self) -> Self:
+        if self.last - self.first + 1 < self.block:
+            raise ValueError(f"{self.first}–{self.last} is smaller than one block of {self.block} ports: raise last or lower block")
+        return self
+
+    @property
+    def blocks(self) -> int:
+        """How many gangs can have ports at the same time."""
+        return (self.last - self.first + 1) // self.block
+
+
+class Images(Section):
+    """Container images of Trainyard's own pods."""
+
+    trainer: Image
+    """Every step and replica of a tenant."""
+    airflow: Image
+    """Upkeep: `clean_up`."""
+
+
+class S3(Section):
+    """The S3 server."""
+
+    mode: Literal["managed", "external"]
+    """`managed`: `trainyard sync` makes buckets and identities; `external`: the administrator gives them."""
+    endpoint: Url | None = None
+    """URL as pods and Airflow see it; null is AWS' own, or the value of TRAINYARD_S3_ENDPOINT."""
+    region: Text = "us-east-1"
+    """Region that requests are signed for."""
+    bucket_prefix: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{1,18}[a-z0-9]$")]
+    """Buckets are `<prefix>-<tenant>` and `<prefix>-<tenant>-models`; bucket names are global on AWS. 3–20 characters."""
+
+
+class ClusterProfile(Section):
+    """One cluster."""
+
+    name: Name = Field(exclude=True)
+    """The file's stem; not written in the file."""
+    description: Text | None = None
+    """One line for people."""
+    kubeconfig: Text | None = None
+    """Path of a kubeconfig; null: TRAINYARD_KUBECONFIG, else the configuration a pod finds inside its cluster."""
+    addressing: Literal["host", "dns"]
+    """How replicas find each other: `dns`, by the names of a headless Service, one port; `host`, on 127.0.0.1, a block of ports a gang."""
+    ports: PortRange | None = None
+    """With `addressing: host`."""
+    port: Port | None = None
+    """With `addressing: dns`: the one port of every replica."""
+    images: Images
+    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
+    """As Kubernetes has it."""
+    s3: S3
+
+    @model_validator(mode="after")
+    def _ports_of_the_addressing(self) -> Self:
+        if self.addressing == "host" and (self.ports is None or self.port is not None):
+            raise ValueError("addressing 'host' needs ports: {first: …, last: …, block: …} and no port")
+        if self.addressing == "dns" and (self.port is None or self.ports is not None):
+            raise ValueError("addressing 'dns' needs port: 2222 (or another) and no ports")
+        return self

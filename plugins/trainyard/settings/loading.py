@@ -1,0 +1,253 @@
+"""A folder of YAML into :class:`Settings`: everything checked, all problems in one error. No network, no Airflow, no Kubernetes."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final, Generic, TypeVar
+
+from pydantic import BaseModel
+
+from trainyard.errors import ConfigError
+from trainyard.settings.checks import check_dataset, check_pipeline
+from trainyard.settings.clusters import ClusterProfile
+from trainyard.settings.datasets import Dataset
+from trainyard.settings.pipelines import Pipeline
+from trainyard.settings.reading import Document, Problem, did_you_mean, read_document, validate
+from trainyard.settings.tenants import Tenant
+
+CONFIG_VARIABLE: Final = "TRAINYARD_CONFIG"
+CLUSTER_VARIABLE: Final = "TRAINYARD_CLUSTER"
+KUBECONFIG_VARIABLE: Final = "TRAINYARD_KUBECONFIG"
+S3_ENDPOINT_VARIABLE: Final = "TRAINYARD_S3_ENDPOINT"
+DEFAULT_CLUSTER: Final = "embedded"
+
+M = TypeVar("M", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All of a configuration folder that is in order, and the cluster profile in use."""
+
+    config_dir: Path
+    tenants: Mapping[str, Tenant]
+    datasets: Mapping[str, Dataset]
+    pipelines: Mapping[str, Pipeline]
+    cluster: ClusterProfile
+
+    def pipelines_of(self, tenant: str) -> tuple[Pipeline, ...]:
+        """The tenant's pipelines, by name."""
+        return tuple(pipeline for pipeline in self.pipelines.values() if pipeline.tenant == tenant)
+
+    def tenant_of(self, pipeline: Pipeline) -> Tenant:
+        return self.tenants[pipeline.tenant]
+
+    def dataset_of(self, pipeline: Pipeline) -> Dataset:
+        return self.datasets[pipeline.dataset]
+
+
+@dataclass(frozen=True)
+class TenantView:
+    """What one tenant's DAGs are made from: the good part, and what is wrong with the rest of the tenant's files."""
+
+    settings: Settings
+    """With this tenant only, its usable pipelines, and the datasets they name."""
+    problems: tuple[str, ...]
+    """Lines as in :class:`ConfigError`, about this tenant's files or files nobody can be named for. Others' problems are not here."""
+
+
+@dataclass
+class _Kind(Generic[M]):
+    """One folder: the models that are good, and the documents of all that are YAML."""
+
+    folder: str
+    model: type[M]
+    good: dict[str, M] = field(default_factory=dict)
+    documents: dict[str, Document] = field(default_factory=dict)
+    names: list[str] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+    def read(self, config_dir: Path, only: str | None = None) -> None:
+        folder = config_dir / self.folder
+        for path in sorted(folder.glob("*.y*ml")) if folder.is_dir() else ():
+            file = f"{config_dir.name}/{self.folder}/{path.name}"
+            if path.suffix != ".yaml":
+                self.problems.append(Problem(file, None, "", None, "must end in .yaml: rename the file"))
+            elif only is None or path.stem == only:
+                self._read_file(path, file)
+
+    def _read_file(self, path: Path, file: str) -> None:
+        name = path.stem
+        self.names.append(name)
+        document, problems = read_document(path, file)
+        self.problems += problems
+        if document is None:
+            return
+        self.documents[name] = document
+        value, problems = validate(self.model, document, name)
+        self.problems += problems
+        if value is not None:
+            self.good[name] = value
+
+    def named(self) -> dict[str, M | None]:
+        """Every file by name; None stands for one that is wrong."""
+        return {name: self.good.get(name) for name in self.names}
+
+
+@dataclass
+class _Folder:
+    """A configuration folder, read."""
+
+    config_dir: Path
+    tenants: _Kind[Tenant] = field(default_factory=lambda: _Kind("tenants", Tenant))
+    datasets: _Kind[Dataset] = field(default_factory=lambda: _Kind("datasets", Dataset))
+    pipelines: _Kind[Pipeline] = field(default_factory=lambda: _Kind("pipelines", Pipeline))
+    cluster: ClusterProfile | None = None
+    problems: list[Problem] = field(default_factory=list)
+    """Of the folder as a whole and of the cluster profiles."""
+
+    def all_problems(self) -> Iterable[Problem]:
+        yield from self.problems
+        for kind in (self.tenants, self.datasets, self.pipelines):
+            yield from kind.problems
+
+    def settings(self, cluster: ClusterProfile) -> Settings:
+        return Settings(
+            self.config_dir,
+            MappingProxyType(self.tenants.good),
+            MappingProxyType(self.datasets.good),
+            MappingProxyType(self.pipelines.good),
+            cluster,
+        )
+
+
+def load(config_dir: Path | str | None = None, *, cluster: str | None = None, environ: Mapping[str, str] | None = None) -> Settings:
+    """The whole configuration, or one error with all that is wrong in it.
+
+    Args:
+        config_dir: the folder; without it TRAINYARD_CONFIG names it.
+        cluster: name of the profile; without it TRAINYARD_CLUSTER, else ``embedded``.
+        environ: where variables are looked up; the process' own by default.
+
+    Raises:
+        ConfigError: every problem of every file, one a line.
+    """
+    folder = _read(config_dir, cluster, environ, every_profile=True)
+    problems = [str(problem) for problem in folder.all_problems()]
+    if problems or folder.cluster is None:
+        raise ConfigError(problems)
+    return folder.settings(folder.cluster)
+
+
+def load_tenant(
+    tenant: str, config_dir: Path | str | None = None, *, cluster: str | None = None, environ: Mapping[str, str] | None = None
+) -> TenantView:
+    """What ``tenant``'s DAGs can be made from, even if other files, or some of its own, are wrong.
+
+    Raises:
+        ConfigError: the tenant's own file or the cluster profile cannot be used: there is nothing to make a DAG from.
+    """
+    folder = _read(config_dir, cluster, environ, every_profile=False)
+    if tenant not in folder.tenants.names:
+        raise ConfigError(f"{folder.config_dir.name}/tenants/{tenant}.yaml: does not exist; {did_you_mean(tenant, folder.tenants.names)}")
+    own_file = f"{folder.config_dir.name}/tenants/{tenant}.yaml"
+    fatal = [*folder.problems, *(problem for problem in folder.tenants.problems if problem.file == own_file)]
+    if fatal or folder.cluster is None:
+        raise ConfigError([str(problem) for problem in fatal])
+    mine = {name: pipeline for name, pipeline in folder.pipelines.good.items() if pipeline.tenant == tenant}
+    used = {pipeline.dataset for pipeline in mine.values()} | set(_datasets_of_broken(folder, tenant))
+    problems = [p for p in folder.pipelines.problems if _concerns(p, folder, tenant)]
+    problems += [p for p in folder.datasets.problems if Path(p.file).stem in used]
+    usable = {name: pipeline for name, pipeline in mine.items() if pipeline.dataset in folder.datasets.good}
+    view = replace(
+        folder.settings(folder.cluster),
+        tenants=MappingProxyType({tenant: folder.tenants.good[tenant]}),
+        datasets=MappingProxyType({p.dataset: folder.datasets.good[p.dataset] for p in usable.values()}),
+        pipelines=MappingProxyType(usable),
+    )
+    return TenantView(view, tuple(str(problem) for problem in problems))
+
+
+def _concerns(problem: Problem, folder: _Folder, tenant: str) -> bool:
+    """Whether a pipeline file's problem is ``tenant``'s, or nobody's (then everyone sees it)."""
+    named = _tenant_named_in(folder, problem.file)
+    return named == tenant or named not in folder.tenants.names
+
+
+def _tenant_named_in(folder: _Folder, file: str) -> str | None:
+    document = folder.pipelines.documents.get(Path(file).stem)
+    if document is not None:
+        named = document.data.get("tenant")
+        return named if isinstance(named, str) else None
+    # Not even YAML: the line is nearly always there all the same.
+    try:
+        text = (folder.config_dir / "pipelines" / Path(file).name).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    match = re.search(r"^tenant:\s*[\"']?([a-z0-9-]+)", text, flags=re.MULTILINE)
+    return match[1] if match else None
+
+
+def _datasets_of_broken(folder: _Folder, tenant: str) -> Iterable[str]:
+    for name, document in folder.pipelines.documents.items():
+        if name not in folder.pipelines.good and document.data.get("tenant") == tenant:
+            yield str(document.data.get("dataset"))
+
+
+def _read(config_dir: Path | str | None, cluster: str | None, environ: Mapping[str, str] | None, *, every_profile: bool) -> _Folder:
+    environ = os.environ if environ is None else environ
+    folder = _Folder(find_config(config_dir, environ))
+    _read_cluster(folder, cluster or environ.get(CLUSTER_VARIABLE) or DEFAULT_CLUSTER, environ, every_profile=every_profile)
+    for kind in (folder.tenants, folder.datasets, folder.pipelines):
+        kind.read(folder.config_dir)
+    for name, dataset in list(folder.datasets.good.items()):
+        found = list(check_dataset(dataset, folder.datasets.documents[name]))
+        folder.datasets.problems += found
+        if found:
+            del folder.datasets.good[name]
+    tenants, datasets = folder.tenants.named(), folder.datasets.named()
+    for name, pipeline in list(folder.pipelines.good.items()):
+        document = folder.pipelines.documents[name]
+        found = list(check_pipeline(pipeline, document, tenants=tenants, datasets=datasets, cluster=folder.cluster))
+        folder.pipelines.problems += found
+        if found:
+            del folder.pipelines.good[name]
+    return folder
+
+
+def find_config(config_dir: Path | str | None, environ: Mapping[str, str]) -> Path:
+    """The configuration folder.
+
+    Raises:
+        ConfigError: none is named, or what is named is no folder.
+    """
+    named = config_dir or environ.get(CONFIG_VARIABLE)
+    if not named:
+        raise ConfigError(f"no configuration folder is named: set {CONFIG_VARIABLE}, or make one by `trainyard init DIR`")
+    path = Path(named).resolve()
+    if not path.is_dir():
+        raise ConfigError(f"{named}: is not a folder: set {CONFIG_VARIABLE} to the folder that holds tenants/, datasets/ and pipelines/")
+    return path
+
+
+def _read_cluster(folder: _Folder, name: str, environ: Mapping[str, str], *, every_profile: bool) -> None:
+    kind = _Kind("clusters", ClusterProfile)
+    kind.read(folder.config_dir, None if every_profile else name)
+    folder.problems += kind.problems
+    known = [path.stem for path in (folder.config_dir / "clusters").glob("*.yaml")]
+    if name not in known:
+        file = f"{folder.config_dir.name}/clusters/{name}.yaml"
+        folder.problems.append(Problem(file, None, "", None, f"does not exist ({CLUSTER_VARIABLE}); {did_you_mean(name, known)}"))
+    profile = kind.good.get(name)
+    if profile is None:
+        return
+    overrides: dict[str, object] = {}
+    if environ.get(KUBECONFIG_VARIABLE):
+        overrides["kubeconfig"] = environ[KUBECONFIG_VARIABLE]
+    if environ.get(S3_ENDPOINT_VARIABLE):
+        overrides["s3"] = profile.s3.model_copy(update={"endpoint": environ[S3_ENDPOINT_VARIABLE]})
+    folder.cluster = profile.model_copy(update=overrides)
