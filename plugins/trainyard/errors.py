@@ -6,6 +6,7 @@
     ├── ConfigError (ValueError)     a file or a form says something that cannot be: fix the input
     ├── RefusedError                 the request is well-formed and may not be done: fix the request
     ├── NotFoundError                a run, model, package or version that does not exist
+    ├── ConflictError                an object was written by someone else first: read it again
     ├── UnavailableError             S3, the cluster or Airflow does not answer: try again
     └── GangError                    a gang ended badly; carries the typed reason
 """
@@ -36,6 +37,10 @@ class RefusedError(TrainyardError):
 
 class NotFoundError(TrainyardError):
     """Raised when what was named does not exist; the text lists what does."""
+
+
+class ConflictError(TrainyardError):
+    """Raised when a conditional write found the object changed, or there already: another writer was first, and that one counts."""
 
 
 class UnavailableError(TrainyardError):

@@ -18,4 +18,4 @@ ROLE: Final = "TRAINYARD_ROLE"
 GANG: Final = "TRAINYARD_GANG"
 """JSON: ``{"generation": n, "addresses": {"chief": ["host:port"], "ps": [...], "worker": [...]}}``."""
 S3_ACCESS_KEY: Final = "AWS_ACCESS_KEY_ID"
-S3_SECRET_KEY: Final = "AWS_SECRET_ACCESS_KEY"  # noqa: S105 - the name of a variable
+S3_SECRET_KEY: Final = "AWS_SECRET_ACCESS_KEY"

@@ -28,9 +28,13 @@ ROLE_PS: Final = "ps"
 ROLE_WORKER: Final = "worker"
 ROLES: Final = (ROLE_CHIEF, ROLE_PS, ROLE_WORKER)
 
-SECRET_RUN: Final = "s3-run"  # noqa: S105 - the name of a Secret object
-SECRET_EXPORT: Final = "s3-export"  # noqa: S105
+SECRET_RUN: Final = "s3-run"
+SECRET_EXPORT: Final = "s3-export"
+SECRET_UPKEEP: Final = "s3-upkeep"
+"""In the platform's namespace, for ``clean_up``. All three Secrets have the keys ``access_key`` and ``secret_key``."""
 SERVICE_ACCOUNT: Final = "trainyard-pod"
+SERVICE_ACCOUNT_UPKEEP: Final = "trainyard-upkeep"
+"""In the platform's namespace: the one identity that may delete a tenant's Jobs."""
 
 PLATFORM_TEAM: Final = "platform"
 PLATFORM_NAMESPACE: Final = "trainyard-platform"

@@ -15,7 +15,7 @@ ZOO_PREFIX = "trainer.models."
 
 
 def _check_cron(text: str) -> str:
-    from croniter import croniter
+    from croniter import croniter  # type: ignore[import-untyped]
 
     if not text.startswith("@") and len(text.split()) != 5:
         raise ValueError("give five fields (minute hour day month weekday), as '0 6 * * 1', or @daily, @weekly, @monthly")
@@ -45,7 +45,9 @@ class Model(Section):
         if self.package is None and not self.build.startswith(ZOO_PREFIX):
             raise ValueError(f"build '{self.build}' is not one of Trainyard's own models ({ZOO_PREFIX}…): add 'package: {top}'")
         if self.package is not None and top != self.package:
-            raise ValueError(f"build '{self.build}' does not lie in package '{self.package}': write build: {self.package}.<module>:<function>")
+            raise ValueError(
+                f"build '{self.build}' does not lie in package '{self.package}': write build: {self.package}.<module>:<function>"
+            )
         if self.digest is not None and self.package is None:
             raise ValueError("digest pins a published package, and there is none: remove digest or name the package")
         return self
