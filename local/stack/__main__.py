@@ -1,0 +1,236 @@
+"""`python -m local.stack`: up, down, status, restart. What the `trainyard` command and the tests call; see --help of each.
+
+Exit codes: 0 done (and `up`: it is up), 1 failed (one line on stderr), 2 wrong arguments, 3 not up (`status`) or busy starting (`up`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from local.stack import ports, processes, shim
+from local.stack.airflow import Airflow
+from local.stack.control import ask
+from local.stack.control_plane import ControlPlane, prepare
+from local.stack.events import Reporter, StackError
+from local.stack.s3 import S3
+from local.stack.starter import Options, Starter, hold
+from local.stack.state import CHECKOUT, State
+
+DOWN_BOUND_S = 60.0
+
+
+def parser() -> argparse.ArgumentParser:
+    main = argparse.ArgumentParser(prog="python -m local.stack", description="The platform on this one machine.")
+    commands = main.add_subparsers(dest="command", required=True)
+
+    def command(name: str, text: str) -> argparse.ArgumentParser:
+        one = commands.add_parser(name, help=text, description=text)
+        default = Path(os.environ.get("TRAINYARD_STATE") or CHECKOUT / "var")
+        one.add_argument("--state", type=Path, default=default, help="the state folder (TRAINYARD_STATE; default: %(default)s)")
+        one.add_argument("--json", action="store_true", help="events or state as JSON, one a line")
+        return one
+
+    for name, text in (("up", "start everything, and keep it running"), ("serve", argparse.SUPPRESS)):
+        up = command(name, text)
+        base = int(os.environ.get("TRAINYARD_PORT_BASE") or ports.DEFAULT_BASE)
+        up.add_argument("--port-base", type=int, default=base, metavar="N", help="first port of the block (TRAINYARD_PORT_BASE; default: %(default)s, Airflow's)")
+        up.add_argument("--port", action="append", default=[], metavar="NAME=N", help=f"one port; names: {', '.join(ports.NAMES)}")
+        up.add_argument("--no-airflow", action="store_true", help="only the cluster and S3")
+        up.add_argument("--no-sync", action="store_true", help="do not run `trainyard sync` before Airflow starts")
+        up.add_argument("--unsafe-no-fsync", action="store_true", help="etcd without fsync: for clusters that are thrown away")
+        up.add_argument("--node-cpu", type=int, metavar="N", help="CPUs that the node says it has (default: the kubelet's)")
+        up.add_argument("--node-memory", type=int, metavar="BYTES", help="memory that the node says it has (default: the machine's)")
+        up.add_argument("--foreground", action="store_true", help="stay; the platform ends with this program")
+        up.add_argument("--tied", action="store_true", help="with --foreground: end when the parent process ends, however it ends")
+    command("down", "stop everything")
+    command("status", "what runs, and how well")
+    command("restart", "restart one component, or `airflow` for all of Airflow's").add_argument("what")
+    return main
+
+
+def options_of(arguments: argparse.Namespace) -> Options:
+    overrides = dict(ports.parse_override(text) for text in arguments.port)
+    return Options(
+        ports=ports.plan(arguments.port_base, overrides),
+        airflow=not arguments.no_airflow,
+        sync=not arguments.no_sync,
+        fsync=not arguments.unsafe_no_fsync,
+        config=Path(os.environ.get("TRAINYARD_CONFIG") or CHECKOUT / "config").absolute(),
+        cluster=os.environ.get("TRAINYARD_CLUSTER") or "embedded",
+        node_cpu=arguments.node_cpu,
+        node_memory=arguments.node_memory,
+    )
+
+
+def serve(state: State, arguments: argparse.Namespace) -> int:
+    """The starter itself, in this process."""
+    if arguments.tied:
+        shim.prctl(shim.PR_SET_PDEATHSIG, signal.SIGTERM)
+    options = options_of(arguments)
+    lock = hold(state)
+    if lock is None:
+        return busy(state, Reporter(as_json=arguments.json))
+    logging.basicConfig(filename=state.logs / "starter.log", level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    try:
+        return Starter(state, options, Reporter(sys.stdout, as_json=arguments.json)).run()
+    finally:
+        lock.release()
+
+
+def busy(state: State, reporter: Reporter) -> int:
+    """Another starter has the folder: says what it is doing."""
+    value = state.read()
+    if value.get("phase") == "up":
+        reporter.note(f"the platform is already up in {state.root}")
+        reporter.emit("up", **value)
+        return 0
+    doing = "being stopped" if value.get("phase") == "stopping" else "being started"
+    reporter.emit("error", message=f"the platform in {state.root} is {doing} by pid {value.get('starter', {}).get('pid')}: wait for it, or use another --state DIR")
+    return 3
+
+
+def up(state: State, arguments: argparse.Namespace, argv: Sequence[str]) -> int:
+    """Starts the daemon and shows its progress; when this program is interrupted before it is up, so is the start."""
+    reporter = Reporter(as_json=arguments.json)
+    options_of(arguments)  # wrong options are an error here, not in a log
+    if arguments.foreground:
+        code = serve(state, arguments)
+        return code
+    if state.starter():
+        code = busy(state, reporter)
+        if code == 0 and not arguments.json:
+            print(how_to_log_in(state.read()))
+        return code
+    command = [sys.executable, "-m", "local.stack", "serve", "--json", *(word for word in argv[1:] if word != "--json")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(CHECKOUT), *filter(None, [os.environ.get("PYTHONPATH")])])}
+    state.logs.joinpath("starter.log").touch(mode=0o600)
+    with open(state.logs / "starter.log", "ab") as errors:
+        daemon = subprocess.Popen(
+            command, cwd=state.root, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, start_new_session=True, text=True
+        )
+
+    def interrupt(*_: Any) -> None:
+        daemon.terminate()
+
+    signal.signal(signal.SIGINT, interrupt)
+    signal.signal(signal.SIGTERM, interrupt)
+    assert daemon.stdout is not None
+    failed: str | None = None
+    for line in daemon.stdout:
+        event = json.loads(line)
+        name = event.pop("event")
+        if name == "error":
+            failed = event["message"]
+        if name != "error" or arguments.json:
+            reporter.emit(name, **event)
+        if name == "up":
+            if not arguments.json:
+                print(how_to_log_in(event))
+            return 0
+    code = daemon.wait()
+    if failed is None:
+        failed = "interrupted: nothing is left running" if code == 0 else f"the starter ended with {code}: see {state.logs / 'starter.log'}"
+    print(failed, file=sys.stderr)
+    return code or 130
+
+
+def how_to_log_in(value: dict[str, Any]) -> str:
+    """The address, and the administrator's name and password."""
+    lines = [f"Kubernetes  KUBECONFIG={value['kubernetes']['kubeconfig']}", f"S3          {value['s3']['endpoint']}  (keys: {value['s3']['admin_file']})"]
+    if "airflow" in value:
+        one = value["airflow"]
+        password = json.loads(Path(one["passwords_file"]).read_text(encoding="utf-8"))[one["admin_user"]]
+        lines.insert(0, f"Airflow     {one['url']}  user {one['admin_user']}, password {password}  (all passwords: {one['passwords_file']})")
+    return "\n".join(lines)
+
+
+def down(state: State, arguments: argparse.Namespace) -> int:
+    """Stops the starter, which stops the rest; then makes sure, by what the shims recorded."""
+    reporter = Reporter(as_json=arguments.json)
+    starter = state.starter()
+    with reporter.phase("stopping"):
+        if starter:
+            processes.kill([starter.pid], signal.SIGTERM)
+            deadline = time.monotonic() + DOWN_BOUND_S
+            while starter.alive() and time.monotonic() < deadline:
+                time.sleep(0.1)
+            if starter.alive():
+                reporter.note(f"the starter (pid {starter.pid}) does not end: killing it")
+                processes.kill([starter.pid])
+        try:
+            killed = processes.sweep(state.run)
+        except TimeoutError as error:
+            raise StackError(str(error)) from error
+    if not starter:
+        reporter.note(f"ended {len(killed)} left-over processes" if killed else "the platform was not up")
+    value = state.read()
+    if value and value.get("phase") != "down":
+        state.write({**value, "phase": "down", "components": {}})
+    return 0
+
+
+def status(state: State, arguments: argparse.Namespace) -> int:
+    """Asks every part afresh. 0: up and well; 1: up, but something is not well; 3: not up."""
+    value = state.read()
+    if not state.starter():
+        value = {**value, "phase": "down", "components": {}, "left_over": processes.left_over(state.run)}
+    health: dict[str, bool] = {}
+    if value.get("phase") != "down" and "kubernetes" in value:
+        plane: ControlPlane = prepare(state, value["ports"], Path(value["kubernetes"]["binary"]))
+        health = {"kubernetes": plane.ready(), "node": plane.node_ready(), "s3": S3(state, value["ports"], Path()).ready()}
+        if "airflow" in value:
+            found = Airflow(state, value["ports"]).health()
+            for part in ("metadatabase", "scheduler", "dag_processor", "triggerer"):
+                health[f"airflow_{part}"] = (found.get(part) or {}).get("status") == "healthy"
+    value["health"] = health
+    if arguments.json:
+        print(json.dumps(value))
+    else:
+        print(f"{value.get('phase', 'down')} in {state.root}")
+        for name, one in value.get("components", {}).items():
+            print(f"  {name:<26} {one['state']:<9} pid {one['pid'] or '-':<8} restarts {one['restarts']}")
+        for name, well in health.items():
+            print(f"  {name:<26} {'well' if well else 'NOT WELL'}")
+        if value.get("phase") == "up":
+            print(how_to_log_in(value))
+    if value.get("phase") in (None, "down"):
+        return 3
+    return 0 if value["phase"] == "up" and all(health.values()) else 1
+
+
+def restart(state: State, arguments: argparse.Namespace) -> int:
+    reporter = Reporter(as_json=arguments.json)
+    for event in ask(state, {"do": "restart", "what": arguments.what}):
+        reporter.emit(event.pop("event"), **event)
+    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    words = list(sys.argv[1:] if argv is None else argv)
+    arguments = parser().parse_args(words)
+    try:
+        state = State.at(arguments.state)
+        if arguments.command == "up":
+            return up(state, arguments, words)
+        return {"serve": serve, "down": down, "status": status, "restart": restart}[arguments.command](state, arguments)
+    except StackError as error:
+        if arguments.json:
+            Reporter(as_json=True).emit("error", message=str(error))
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+"""Which TCP ports the platform takes on loopback: a block from a base, each of them overridable, and who has one that is taken.
+
+The default base lies below Linux's ephemeral ports (32768 …) and beside the range that gangs take on the embedded cluster (20000 …).
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Mapping
+
+from local.stack.events import StackError
+from local.stack.processes import listener
+
+DEFAULT_BASE = 18080
+NAMES = (
+    "airflow",
+    "s3",
+    "kube_apiserver",
+    "kubelet",
+    "kube_controller_manager",
+    "kube_scheduler",
+    "s3_grpc",
+    "s3_master",
+    "s3_master_grpc",
+    "s3_volume",
+    "s3_volume_grpc",
+    "s3_filer",
+    "s3_filer_grpc",
+)
+"""In the order of the block: `airflow` has the base itself."""
+
+
+def plan(base: int = DEFAULT_BASE, overrides: Mapping[str, int] | None = None) -> dict[str, int]:
+    """Name -> port. Raises StackError on an unknown name, a number that is no port, or one port for two."""
+    ports = {name: base + offset for offset, name in enumerate(NAMES)}
+    for name, port in (overrides or {}).items():
+        if name not in ports:
+            raise StackError(f"--port {name}={port}: there is no port named {name!r}; the names are {', '.join(NAMES)}")
+        ports[name] = port
+    taken: dict[int, str] = {}
+    for name, port in ports.items():
+        if not 1024 <= port <= 65535:
+            raise StackError(f"port {port} for {name} is not between 1024 and 65535: choose another by --port {name}=N or --port-base N")
+        if port in taken:
+            raise StackError(f"port {port} is given to both {taken[port]} and {name}: choose another by --port {name}=N")
+        taken[port] = name
+    return ports
+
+
+def parse_override(text: str) -> tuple[str, int]:
+    """`airflow=9090` -> ("airflow", 9090); raises StackError."""
+    name, equals, number = text.partition("=")
+    if not equals or not number.isdigit():
+        raise StackError(f"--port {text}: expected NAME=NUMBER, as in --port airflow=9090")
+    return name, int(number)
+
+
+def check_free(ports: Mapping[str, int]) -> None:
+    """Raises StackError naming the first port that is taken, who has it if that can be known, and the option that changes it."""
+    for name, port in ports.items():
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port in TIME_WAIT is free for us
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError as error:
+                if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+                    raise
+                who = listener(port)
+                owner = f" by pid {who[0]} ({who[1]})" if who else ""
+                raise StackError(
+                    f"port {port} (for {name}) is taken{owner}: stop that, or choose another by --port {name}=N (one) or --port-base N (all of them)"
+                ) from error

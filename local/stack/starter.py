@@ -1,0 +1,348 @@
+"""The one process that owns a running platform: brings it up in order, watches over it, takes it down in the reverse order.
+
+It is a daemon (or the foreground program of `up --foreground`). However it dies, its shims take every component with them.
+"""
+
+from __future__ import annotations
+
+import datetime
+import io
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from local.stack import control_plane, ports, processes, shim
+from local.stack.airflow import ADMIN, COMPONENTS, Airflow
+from local.stack.control import ControlServer
+from local.stack.control_plane import ControlPlane
+from local.stack.events import Reporter, StackError
+from local.stack.s3 import REGION, S3
+from local.stack.state import CHECKOUT, StarterLock, State
+from local.stack.supervisor import Component, Supervisor
+
+log = logging.getLogger("trainyard.stack")
+
+STATE_VERSION = 1
+DROPPED = ("AIRFLOW", "PYTHON", "KUBECONFIG", "AWS_", "TRAINYARD_", "WEED_", "NOTIFY_SOCKET")
+"""Prefixes of variables that a component must not get from the shell that happened to start the platform."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `up` was asked for."""
+
+    ports: Mapping[str, int]
+    airflow: bool = True
+    sync: bool = True
+    fsync: bool = True
+    config: Path = CHECKOUT / "config"
+    cluster: str = "embedded"
+    node_cpu: int | None = None
+    node_memory: int | None = None
+
+
+class Stopped(Exception):
+    """TERM, INT, or whoever asked for the start is gone: not an error, but the end."""
+
+
+@dataclass
+class Starter:
+    state: State
+    options: Options
+    reporter: Reporter
+    supervisor: Supervisor = field(init=False)
+    phase: str = "starting"
+    _stop: bool = False
+    _plane: ControlPlane | None = None
+
+    def __post_init__(self) -> None:
+        self.supervisor = Supervisor(self.state.run, self.state.logs, self._write_state)
+        self.s3 = S3(self.state, self.options.ports, Path(sys.executable).with_name("weed"))
+        self.airflow = Airflow(self.state, self.options.ports)
+
+    # --------------------------------------------------------------------------------------------------------------- life
+    def run(self) -> int:
+        """Up, watch, down. Returns the exit code; the lock is held by the caller."""
+        signal.signal(signal.SIGTERM, self._on_signal)
+        signal.signal(signal.SIGINT, self._on_signal)
+        os.chdir(self.state.run)
+        control = ControlServer()
+        code = 0
+        try:
+            self._bring_up()
+            self.phase = "up"
+            self._write_state()
+            self._announce()
+            self._watch(control)
+        except (Stopped, InterruptedError, BrokenPipeError):
+            log.info("stopping")
+        except (StackError, OSError) as error:
+            log.error("%s", error)
+            self._say_error(explain(error, self.state))
+            code = 1
+        except Exception:  # a fault of ours: the log has it, the person gets one line
+            log.exception("unexpected")
+            self._say_error(f"unexpected fault: see {self.state.logs / 'starter.log'}")
+            code = 1
+        finally:
+            self._take_down()
+        return code
+
+    def _on_signal(self, *_: Any) -> None:
+        self._stop = True
+
+    def _stopping(self) -> bool:
+        """Asked to end, or whoever wanted the platform is gone before it was up."""
+        return self._stop or self.reporter.reader_gone()
+
+    def _say_error(self, message: str) -> None:
+        try:
+            self.reporter.emit("error", message=message)
+        except OSError:
+            pass  # nobody listens any more; the log has it
+
+    def _announce(self) -> None:
+        """Tells whoever started us; from here on nobody has to listen."""
+        try:
+            self.reporter.emit("up", **self.state.read())
+        finally:
+            self.reporter = Reporter(io.StringIO())
+
+    def _watch(self, control: ControlServer) -> None:
+        while not self._stop:
+            self.supervisor.poll()
+            asked = control.request()
+            if asked:
+                self._answer(*asked)
+            time.sleep(0.2)
+        raise Stopped
+
+    # ----------------------------------------------------------------------------------------------------------------- up
+    def _bring_up(self) -> None:
+        killed = processes.sweep(self.state.run)
+        if killed:
+            self.reporter.note(f"ended {len(killed)} processes that an earlier start had left")
+        ports.check_free(self.options.ports)
+        self._write_state()
+        base = base_environment()
+        with self.reporter.phase("Kubernetes binary"):
+            binary = self._kube_binary(base)
+        plane = self._plane = control_plane.prepare(self.state, self.options.ports, binary)
+        self._write_state()
+        self.s3.prepare()
+        self.supervisor.start(self.s3.component(base))  # beside the control plane: it needs some seconds of its own
+        with self.reporter.phase("Kubernetes control plane"):
+            for component in plane.components(base, fsync=self.options.fsync):
+                self.supervisor.start(component)
+                if component.name in ("etcd", "kube-apiserver"):
+                    self.supervisor.wait_ready([component.name], interrupted=self._stopping)
+            plane.bind_platform()
+        with self.reporter.phase("node"):
+            self.supervisor.start(self._kubelet(plane, base))
+            self.supervisor.wait_ready(["kube-controller-manager", "kube-scheduler", "kubelet"], interrupted=self._stopping)
+        with self.reporter.phase("S3"):
+            self.supervisor.wait_ready(["s3"], interrupted=self._stopping)
+        if self.options.airflow:
+            self._bring_up_airflow(base)
+
+    def _bring_up_airflow(self, base: Mapping[str, str]) -> None:
+        self.airflow.prepare()
+        environment = self.airflow.environment(base) | self.platform_environment()
+        migration = self.airflow.migration(environment)
+        if migration:
+            with self.reporter.phase("Airflow's database"):
+                self.supervisor.run_to_end(migration, interrupted=self._stopping)
+                self.airflow.migrated()
+        if self.options.sync:
+            with self.reporter.phase("tenants", "trainyard sync"):
+                self.supervisor.run_to_end(self._sync(environment), interrupted=self._stopping)
+        self._start_airflow(environment)
+
+    def _start_airflow(self, environment: Mapping[str, str]) -> None:
+        self.airflow.prepare()  # with what sync wrote
+        with self.reporter.phase("Airflow"):
+            for component in self.airflow.components(environment):
+                self.supervisor.start(component)
+            self.supervisor.wait_ready(COMPONENTS, interrupted=self._stopping)
+
+    def platform_environment(self) -> dict[str, str]:
+        """What Airflow's side is told about this deployment (docs: the contract's environment)."""
+        return {
+            "TRAINYARD_STATE": str(self.state.root),
+            "TRAINYARD_CONFIG": str(self.options.config),
+            "TRAINYARD_CLUSTER": self.options.cluster,
+            "TRAINYARD_KUBECONFIG": str(self.state.kube / "airflow.kubeconfig"),
+            "TRAINYARD_S3_CREDENTIALS": str(self.s3.admin_file),
+            "TRAINYARD_S3_ENDPOINT": self.s3.endpoint,
+        }
+
+    def _kubelet(self, plane: ControlPlane, base: Mapping[str, str]) -> Component:
+        program = [sys.executable, "-m", "local.kubelet", "--kubeconfig", str(plane.kubeconfig("kubelet")), "--root", str(self.state.kubelet)]
+        program += ["--images", str(CHECKOUT / "local" / "images.yaml"), "--node", control_plane.NODE, "--port", str(self.options.ports["kubelet"])]
+        program += ["--client-ca", str(plane.pki.ca)]
+        if self.options.node_cpu:
+            program += ["--cpu", str(self.options.node_cpu)]
+        if self.options.node_memory:
+            program += ["--memory", str(self.options.node_memory)]
+        environment = {**base, "PYTHONPATH": str(CHECKOUT)}
+        since = datetime.datetime.now(datetime.UTC)
+        return Component("kubelet", program, self.state.kubelet, environment, 20.0, lambda: plane.node_ready(since), 60.0)
+
+    def _sync(self, environment: Mapping[str, str]) -> Component:
+        # Not the console script: it may be of another checkout whose environment this is.
+        program = [sys.executable, "-c", "from trainyard.cli.main import app; app()", "sync", "--state", str(self.state.root)]
+        return Component("sync", program, CHECKOUT, {**environment, "PYTHONPATH": str(CHECKOUT / "plugins")})
+
+    def _kube_binary(self, base: Mapping[str, str]) -> Path:
+        """Asks local/kube/build.py, which compiles it where it is not cached; passes its progress on."""
+        command = [sys.executable, "-I", "-S", shim.__file__, "--name", "kube-build", "--record", str(self.state.run / "kube-build.process.json")]
+        command += ["--log", "-", "--grace", "5", "--parent", str(os.getpid()), "--", sys.executable, str(CHECKOUT / "local" / "kube" / "build.py"), "--json"]
+        kept = {name: value for name, value in os.environ.items() if name.startswith("TRAINYARD_")}
+        with open(self.supervisor.log_path("kube-build"), "ab") as errors:
+            process = subprocess.Popen(command, env={**base, **kept}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, start_new_session=True)
+        assert process.stdout is not None
+        os.set_blocking(process.stdout.fileno(), False)
+        last: dict[str, Any] = {}
+        pending = b""
+        try:
+            while True:
+                if self._stopping():
+                    raise Stopped
+                chunk = process.stdout.read()
+                if chunk:
+                    *lines, pending = (pending + chunk).split(b"\n")
+                    for line in lines:
+                        last = json.loads(line)
+                        if last["event"] == "progress":
+                            self.reporter.progress("Kubernetes binary", last["done"], last["total"], last["detail"])
+                        elif last["event"] == "note":
+                            self.reporter.note(last["message"])
+                elif chunk == b"" and process.poll() is not None:
+                    break
+                else:
+                    time.sleep(0.05)
+        finally:
+            if process.poll() is None:
+                process.terminate()
+            process.wait()
+            process.stdout.close()
+        if last.get("event") == "binary":
+            return Path(last["path"])
+        raise StackError(last.get("message") or f"building Kubernetes failed: see {self.supervisor.log_path('kube-build')}")
+
+    # ------------------------------------------------------------------------------------------------------------ requests
+    def _answer(self, request: dict[str, Any], connection: socket.socket) -> None:
+        """Carries out one request; an error is the asker's to read, and the platform goes on."""
+        before = self.reporter
+        with connection, connection.makefile("w", encoding="utf-8") as lines:
+            self.reporter = Reporter(lines, as_json=True)
+            try:
+                if request.get("do") != "restart":
+                    raise StackError(f"unknown request {request.get('do')!r}")
+                self._restart(str(request.get("what")))
+                self.reporter.emit("done")
+            except BrokenPipeError:
+                log.warning("whoever asked for %s has gone; it was carried on", request)
+            except StackError as error:
+                log.error("%s", error)
+                self._say_error(str(error))
+            finally:
+                self.reporter = before
+
+    def _restart(self, what: str) -> None:
+        if what == "airflow":
+            if not self.options.airflow:
+                raise StackError("this platform was started without Airflow")
+            with self.reporter.phase("stopping Airflow"):
+                self.supervisor.stop(COMPONENTS)
+            self._start_airflow(self.airflow.environment(base_environment()) | self.platform_environment())
+            return
+        running = self.supervisor.component(what)
+        if running is None:
+            raise StackError(f"there is no component {what!r}: they are {', '.join(self.supervisor.names())}, and `airflow` for all of its own")
+        with self.reporter.phase(what):
+            self.supervisor.stop([what])
+            self.supervisor.start(running)
+            self.supervisor.wait_ready([what], interrupted=self._stopping)
+
+    # ---------------------------------------------------------------------------------------------------------------- down
+    def _take_down(self) -> None:
+        """Users of a thing before the thing: Airflow, node, controllers, API server, etcd and S3 last."""
+        self.phase = "stopping"
+        self._write_state()
+        groups: list[list[str]] = [list(COMPONENTS), ["kubelet"], ["kube-controller-manager", "kube-scheduler"], ["kube-apiserver"], ["etcd", "s3"]]
+        for group in groups:
+            self.supervisor.stop(group)
+        self.phase = "down"
+        self._write_state()
+
+    # --------------------------------------------------------------------------------------------------------------- state
+    def _write_state(self) -> None:
+        plane = self._plane
+        me = processes.Identity.of(os.getpid())
+        value: dict[str, Any] = {
+            "version": STATE_VERSION,
+            "phase": self.phase,
+            "state_dir": str(self.state.root),
+            "starter": {"pid": me.pid, "started": me.started},
+            "ports": dict(self.options.ports),
+            "s3": {"endpoint": self.s3.endpoint, "admin_file": str(self.s3.admin_file), "region": REGION},
+            "environment": self.platform_environment(),
+            "components": self.supervisor.describe(),
+        }
+        if plane:
+            value["kubernetes"] = {
+                "server": plane.server,
+                "kubeconfig": str(plane.kubeconfig("admin")),
+                "airflow_kubeconfig": str(plane.kubeconfig("airflow")),
+                "binary": str(plane.binary),
+            }
+        if self.options.airflow:
+            value["airflow"] = {
+                "url": self.airflow.url,
+                "home": str(self.airflow.home),
+                "admin_user": ADMIN,
+                "passwords_file": str(self.airflow.passwords_file),
+                "environment_file": str(self.airflow.environment_file),
+            }
+        try:
+            self.state.write(value)
+        except OSError as error:  # a full disk must not keep us from stopping what runs
+            log.error("cannot write %s: %s", self.state.file, error)
+
+
+def base_environment() -> dict[str, str]:
+    """The caller's environment without what is for it alone; the programs of this environment come first on PATH."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(DROPPED)}
+    programs = str(Path(sys.executable).parent)
+    kept["PATH"] = programs + os.pathsep + kept.get("PATH", "/usr/local/bin:/usr/bin:/bin")
+    for name in ("NO_PROXY", "no_proxy"):  # everything of ours is on loopback
+        kept[name] = ",".join(filter(None, [kept.get(name, ""), "127.0.0.1", "localhost"]))
+    kept["PYTHONUNBUFFERED"] = "1"
+    return kept
+
+
+def explain(error: Exception, state: State) -> str:
+    """One line with the way out."""
+    if isinstance(error, OSError) and error.errno == 28:
+        return f"no space left on the disk that holds {state.root}: free some, or choose another place by --state DIR or TRAINYARD_STATE"
+    return str(error)
+
+
+def hold(state: State) -> StarterLock | None:
+    """Takes the folder's starter lock and says in starter.json who we are; None when another has it."""
+    lock = StarterLock(state)
+    if not lock.acquire():
+        return None
+    me = processes.Identity.of(os.getpid())
+    (state.run / "starter.json").write_text(json.dumps({"pid": me.pid, "started": me.started}), encoding="utf-8")
+    return lock
