@@ -12,6 +12,7 @@ Data bucket::
               /steps/<step>[-<index>].json               marker of a step
               /generation.json                           the current generation (compare-and-swap)
               /generations/<n>/result.json               how it ended, written by the chief's supervisor
+              /generations/<n>/reported.json             its bad end was told to Airflow: the next try begins anew
               /generations/<n>/failed/<replica>.json     a replica that failed for good
               /checkpoints/<step:010d>/…  marker.json    the marker last
               /logs/<replica>/<started>-<pod>/<n:08d>.log
@@ -85,6 +86,10 @@ def generation(run: str) -> str:
 
 def generation_result(run: str, number: int) -> str:
     return f"{run_root(run)}generations/{number}/result.json"
+
+
+def generation_reported(run: str, number: int) -> str:
+    return f"{run_root(run)}generations/{number}/reported.json"
 
 
 def replica_failure(run: str, number: int, replica: str) -> str:

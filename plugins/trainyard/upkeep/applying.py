@@ -1,0 +1,156 @@
+"""Objects into the cluster by server-side apply: the API server itself says, in a dry run, what would differ.
+
+https://kubernetes.io/docs/reference/using-api/server-side-apply/: our fields are ours (conflicts are forced: the files are the truth);
+fields that others added and we do not name stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kubernetes import client as k8s
+
+from trainyard.contract import names
+from trainyard.errors import RefusedError
+from trainyard.kube.client import ask
+from trainyard.upkeep.changes import Change
+from trainyard.upkeep.objects import Manifest
+
+FIELD_MANAGER: Final = "trainyard-sync"
+_PLURALS: Final = {
+    "Namespace": "namespaces",
+    "ServiceAccount": "serviceaccounts",
+    "ResourceQuota": "resourcequotas",
+    "LimitRange": "limitranges",
+    "Secret": "secrets",
+    "ClusterRole": "clusterroles",
+    "RoleBinding": "rolebindings",
+}
+_SERVERS_OWN: Final = frozenset({"managedFields", "resourceVersion", "generation", "creationTimestamp", "uid"})
+_MOST_DETAILS: Final = 6
+
+
+def path_of(manifest: Manifest) -> str:
+    """The object's path in the API."""
+    version, metadata = manifest["apiVersion"], manifest["metadata"]
+    root = f"/api/{version}" if "/" not in version else f"/apis/{version}"
+    inside = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
+    return f"{root}{inside}/{_PLURALS[manifest['kind']]}/{metadata['name']}"
+
+
+class Applier:
+    """Applies manifests with one client."""
+
+    def __init__(self, api: k8s.ApiClient) -> None:
+        self._api = api
+
+    def read(self, manifest: Manifest) -> Manifest | None:
+        """The object as the cluster has it, or None."""
+        try:
+            return self._call("GET", path_of(manifest))
+        except k8s.ApiException as error:
+            if error.status == 404:
+                return None
+            raise _told(error, manifest) from error
+
+    def apply(self, manifest: Manifest, *, dry_run: bool) -> Change | None:
+        """Make the object what the manifest says; None if it is so already.
+
+        Raises:
+            RefusedError: the API server refuses it, or a namespace of that name is somebody else's.
+            UnavailableError: the API server does not answer.
+        """
+        present = self.read(manifest)
+        what = _name(manifest)
+        if present is None:
+            if not dry_run:
+                self._patch(manifest, dry=False)
+            return Change(what, "create", _summary(manifest))
+        if manifest["kind"] == "Namespace":
+            _refuse_foreign(present)
+        after = self._patch(manifest, dry=True)
+        differences = list(_differences(_ours(present), _ours(after)))
+        if not differences:
+            return None
+        if not dry_run:
+            self._patch(manifest, dry=False)
+        shown = [path for path, _, _ in differences] if manifest["kind"] == "Secret" else [f"{p} {a} → {b}" for p, a, b in differences]
+        more = f" and {len(shown) - _MOST_DETAILS} more" if len(shown) > _MOST_DETAILS else ""
+        return Change(what, "update", ", ".join(shown[:_MOST_DETAILS]) + more)
+
+    def _patch(self, manifest: Manifest, *, dry: bool) -> Manifest:
+        query = [("fieldManager", FIELD_MANAGER), ("force", "true"), *([("dryRun", "All")] if dry else [])]
+        try:
+            return self._call("PATCH", path_of(manifest), query, manifest)
+        except k8s.ApiException as error:
+            raise _told(error, manifest) from error
+
+    def _call(self, method: str, path: str, query: list[tuple[str, str]] | None = None, body: Manifest | None = None) -> Manifest:
+        headers = {"Accept": "application/json"} | ({"Content-Type": "application/apply-patch+yaml"} if body is not None else {})
+        found: Manifest = ask(
+            self._api.call_api,
+            path,
+            method,
+            query_params=query or [],
+            header_params=headers,
+            body=body,
+            response_types_map={200: "object", 201: "object"},
+            auth_settings=["BearerToken"],
+            _return_http_data_only=True,
+        )
+        return found
+
+
+def _name(manifest: Mapping[str, Any]) -> str:
+    metadata = manifest["metadata"]
+    inside = f"{metadata['namespace']}/" if "namespace" in metadata else ""
+    return f"{manifest['kind']} {inside}{metadata['name']}"
+
+
+def _told(error: k8s.ApiException, manifest: Manifest) -> RefusedError:
+    return RefusedError(f"the cluster refuses {_name(manifest)}: {error.status} {(error.body or error.reason or '')[:500]}")
+
+
+def _refuse_foreign(present: Manifest) -> None:
+    name = present["metadata"]["name"]
+    if (present["metadata"].get("labels") or {}).get(names.LABEL_MANAGED_BY) != names.MANAGED_BY:
+        label = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
+        raise RefusedError(
+            f"namespace {name} exists and is not Trainyard's: rename the tenant, or give it over: kubectl label ns {name} {label}"
+        )
+
+
+def _summary(manifest: Manifest) -> str:
+    match manifest["kind"]:
+        case "ResourceQuota":
+            hard = manifest["spec"]["hard"]
+            return (
+                f"cpu {hard['limits.cpu']}, memory {hard['limits.memory']}, scratch {hard['limits.ephemeral-storage']}, pods {hard['pods']}"
+            )
+        case "LimitRange":
+            default = manifest["spec"]["limits"][0]["default"]
+            return f"a container is worth cpu {default['cpu']}, memory {default['memory']} unless it says so"
+        case "Namespace":
+            return "pods must be restricted"
+        case "Secret":
+            return "keys " + ", ".join(sorted(manifest["data"]))
+        case _:
+            return "in the cluster"
+
+
+def _ours(thing: Manifest) -> Manifest:
+    """Without what the server adds of itself."""
+    metadata = {key: value for key, value in thing["metadata"].items() if key not in _SERVERS_OWN}
+    return {**{key: value for key, value in thing.items() if key != "status"}, "metadata": metadata}
+
+
+def _differences(before: Any, after: Any, path: str = "") -> Any:
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in sorted({*before, *after}):
+            yield from _differences(before.get(key), after.get(key), f"{path}.{key}" if path else key)
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for index, (old, new) in enumerate(zip(before, after, strict=True)):
+            yield from _differences(old, new, f"{path}[{index}]")
+    elif before != after:
+        yield path, before, after

@@ -1,0 +1,48 @@
+"""``trainyard sync``: Airflow, the cluster and S3 made what the tenants' files say. Idempotent; deletes no data.
+
+Order matters: the database's teams before the settings that name them (a bundle of an unknown team stops Airflow's start), namespaces
+before the Secrets in them. Airflow's processes need not run; those of :func:`needs_restart` are read by them at their start only.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from trainyard.kube.client import client
+from trainyard.settings import Settings
+from trainyard.upkeep import airflow_tables, objects
+from trainyard.upkeep.airflow_files import CHECKOUT_DAGS, AirflowFiles
+from trainyard.upkeep.applying import Applier
+from trainyard.upkeep.changes import Change, needs_restart
+from trainyard.upkeep.storage import StorageSync
+
+__all__ = ["Change", "needs_restart", "sync", "sync_airflow", "sync_cluster"]
+
+
+def sync(settings: Settings, state_dir: Path | str, dry_run: bool = False) -> list[Change]:
+    """All of it; what differed is returned, and made unless ``dry_run``.
+
+    Raises:
+        ConfigError: the cluster or S3 is not named, or its credentials are not.
+        UnavailableError: Airflow's database, the cluster or S3 does not answer.
+        RefusedError: one of them refuses, or a namespace is somebody else's.
+    """
+    return [*sync_cluster(settings, dry_run), *sync_airflow(settings, state_dir, dry_run)]
+
+
+def sync_cluster(settings: Settings, dry_run: bool = False) -> list[Change]:
+    """The cluster's and S3's part."""
+    with client(settings.cluster.kubeconfig) as api:
+        applier = Applier(api)
+        manifests = objects.platform_objects()
+        for tenant in settings.tenants.values():
+            manifests += objects.tenant_objects(tenant)
+        changes = [change for manifest in manifests if (change := applier.apply(manifest, dry_run=dry_run))]
+        return [*changes, *StorageSync(settings, applier).sync(dry_run=dry_run)]
+
+
+def sync_airflow(settings: Settings, state_dir: Path | str, dry_run: bool = False, dags: Path = CHECKOUT_DAGS) -> list[Change]:
+    """Airflow's part: an administrator's process only, since it writes into Airflow's database."""
+    state = Path(state_dir).resolve()
+    tables = airflow_tables.sync(settings, state / "airflow", dry_run=dry_run)
+    return [*tables, *AirflowFiles(settings, state, dags).sync(dry_run=dry_run)]
