@@ -1,4 +1,4 @@
-"""Keeping the platform as its files say: ``sync`` (the tenants' files into teams, namespaces, buckets) and ``clean_up`` (what a run leaves).
+"""Keeping the platform as its files say: ``sync`` (from the tenants' files), and after every run ``clean_up`` (what it leaves).
 
 ``python -m trainyard.upkeep`` runs either; the first is also ``trainyard sync``, the second the last pod of every run.
 """
