@@ -1,0 +1,71 @@
+"""From the words a person types to the pipeline or run that is meant: one match, or an error that lists what there is."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from trainyard.errors import ConfigError, NotFoundError
+
+
+def pipeline(text: str, known: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The pipeline named ``text``: ``mnist-cnn``, ``vision/mnist-cnn`` or its DAG's id.
+
+    Raises:
+        NotFoundError: none is named so.
+        ConfigError: several tenants have one of that name.
+    """
+    matches = [p for p in known if text in (p["pipeline"], f"{p['tenant']}/{p['pipeline']}", p["dag_id"])]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        full = ", ".join(f"{p['tenant']}/{p['pipeline']}" for p in matches)
+        raise ConfigError(f"several pipelines are named `{text}`: {full}: name one of these")
+    raise NotFoundError(f"no pipeline `{text}`; {hint(text, (p['pipeline'] for p in known))}")
+
+
+def version(text: str, chosen: dict[str, Any]) -> dict[str, Any]:
+    """A version of the pipeline's dataset.
+
+    Raises:
+        NotFoundError: the dataset has no such version.
+    """
+    for item in chosen["versions"]:
+        if item["version"] == text:
+            return dict(item)
+    raise NotFoundError(f"dataset `{chosen['dataset']}` has no version `{text}`; {hint(text, (v['version'] for v in chosen['versions']))}")
+
+
+def settings(pairs: Iterable[str], allowed: Iterable[str]) -> dict[str, Any]:
+    """``--set key=value`` options as the run's form; values are JSON where they can be (``3``, ``0.1``, ``null``), text else.
+
+    Raises:
+        ConfigError: with every pair that cannot be used.
+    """
+    allowed, values, problems = set(allowed), {}, []
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            problems.append(f"--set {pair}: write it as key=value, e.g. --set epochs=3")
+        elif key not in allowed:
+            problems.append(f"--set {pair}: no parameter `{key}`; {hint(key, allowed)}")
+        elif key in values:
+            problems.append(f"--set {pair}: `{key}` is given twice")
+        else:
+            try:
+                values[key] = json.loads(value)
+            except ValueError:
+                values[key] = value
+    if problems:
+        raise ConfigError(problems)
+    return values
+
+
+def hint(word: str, known: Iterable[str]) -> str:
+    """The way out of a name that does not exist."""
+    names = sorted(set(known))
+    if near := difflib.get_close_matches(word, names, n=1):
+        return f"did you mean `{near[0]}`?"
+    return f"there are: {', '.join(names)}" if names else "there are none that you may see"

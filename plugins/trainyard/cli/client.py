@@ -1,0 +1,196 @@
+"""The way to Airflow: its public REST API (``/api/v2``) and ours in the same server (``/trainyard``), by the person's token.
+
+Every failure leaves as one of :mod:`trainyard.errors` with the server's own words, so that no command handles status codes itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from trainyard.cli.session import Session
+from trainyard.errors import NotFoundError, RefusedError, TrainyardError, UnavailableError
+
+if TYPE_CHECKING:
+    import httpx
+
+CONNECT_TIMEOUT_S = 5.0
+READ_TIMEOUT_S = 60.0
+
+
+class BadRequestError(TrainyardError):
+    """Raised when the server says that the request is wrong (400, 409, 422), in its words."""
+
+
+def segment(text: str) -> str:
+    """``text`` as one segment of a path: run ids hold ``:`` and ``+``."""
+    return quote(text, safe="")
+
+
+def explain(body: bytes, status: int) -> str:
+    """What a refusing answer says, as one line; Airflow has three shapes for it."""
+    try:
+        detail = json.loads(body)["detail"]
+    except (ValueError, KeyError, TypeError):
+        return f"HTTP {status}"
+    if isinstance(detail, Mapping):
+        detail = detail.get("message") or detail.get("reason") or detail
+    if isinstance(detail, list):
+        detail = "; ".join(
+            f"{'.'.join(str(part) for part in item.get('loc', []))}: {item.get('msg', item)}" if isinstance(item, Mapping) else str(item)
+            for item in detail
+        )
+    return str(detail).strip() or f"HTTP {status}"
+
+
+class Client:
+    """One person's conversation with one Airflow.
+
+    Raises from every call: :class:`UnavailableError` (no answer, or a fault of the server's), :class:`RefusedError` (401, 403),
+    :class:`NotFoundError` (404), :class:`BadRequestError` (other 4xx).
+    """
+
+    def __init__(self, session: Session, *, transport: httpx.BaseTransport | None = None) -> None:
+        import httpx
+
+        self.session = session
+        headers = {"Accept": "application/json"}
+        if session.token:
+            headers["Authorization"] = f"Bearer {session.token}"
+        self._http = httpx.Client(
+            base_url=session.url,
+            headers=headers,
+            timeout=httpx.Timeout(READ_TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
+            transport=transport,
+            trust_env=not session.on_this_machine,  # a company's proxy knows nothing of this machine's loopback
+        )
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.close()
+
+    def request(
+        self, method: str, path: str, *, json: Any = None, params: Mapping[str, Any] | None = None, content: bytes | None = None
+    ) -> httpx.Response:
+        """The answer to one request; 2xx only."""
+        import httpx
+
+        try:
+            answer = self._http.request(method, path, json=json, params=params, content=content)
+        except httpx.TimeoutException as e:
+            raise UnavailableError(
+                f"{self.session.url} did not answer in time ({type(e).__name__}): is the server overloaded? try again"
+            ) from e
+        except httpx.HTTPError as e:
+            raise UnavailableError(f"cannot reach {self.session.url} ({e}): is it up? `trainyard up` starts one of your own") from e
+        if answer.is_success:
+            return answer
+        text = explain(answer.content, answer.status_code)
+        match answer.status_code:
+            case 401:
+                raise RefusedError(f"{self.session.url} does not know this login any more ({text}): `trainyard login {self.session.url}`")
+            case 403:
+                who = f"`{self.session.user}`" if self.session.user else "this login"
+                raise RefusedError(f"{who} may not do this: {text}")
+            case 404:
+                raise NotFoundError(
+                    text if text != "Not Found" else f"{self.session.url}{path.split('?')[0]} does not exist: is it a Trainyard?"
+                )
+            case status if status >= 500:
+                raise UnavailableError(f"{self.session.url}: {text}")
+            case _:
+                raise BadRequestError(text)
+
+    def json(self, method: str, path: str, *, json: Any = None, params: Mapping[str, Any] | None = None) -> Any:
+        """The answer's document.
+
+        Raises:
+            UnavailableError: also when the answer is no JSON, e.g. a proxy's login page.
+        """
+        answer = self.request(method, path, json=json, params=params)
+        try:
+            return answer.json()
+        except ValueError as e:
+            raise UnavailableError(f"{self.session.url}{path} answered no JSON: is that address an Airflow with Trainyard?") from e
+
+    # Airflow's own API ---------------------------------------------------------------------------------------------------------
+
+    def token(self, user: str, password: str) -> str:
+        """A token for a user of Airflow's login; it lives as long as the deployment says (24 h unless changed)."""
+        token = self.json("POST", "/auth/token", json={"username": user, "password": password}).get("access_token")
+        if not isinstance(token, str):
+            raise UnavailableError(f"{self.session.url}/auth/token gave no token: log in with `--token` instead")
+        return token
+
+    def trigger(self, dag_id: str, version: str | None, conf: Mapping[str, Any]) -> dict[str, Any]:
+        """Starts a run of a dataset version (None: the newest released)."""
+        body = {"logical_date": None, "partition_key": version, "conf": dict(conf)}
+        return dict(self.json("POST", f"/api/v2/dags/{segment(dag_id)}/dagRuns", json=body))
+
+    def mark_failed(self, dag_id: str, run_id: str, note: str) -> None:
+        """Ends a run: its tasks fail, its pods are taken down by ``clean_up``."""
+        self.json("PATCH", f"/api/v2/dags/{segment(dag_id)}/dagRuns/{segment(run_id)}", json={"state": "failed", "note": note})
+
+    def clear_tasks(self, dag_id: str, run_id: str, tasks: list[str]) -> int:
+        """Lets tasks of a run, and what follows them, run again; says how many."""
+        body = {
+            "dry_run": False,
+            "dag_run_id": run_id,
+            "task_ids": tasks,
+            "only_failed": False,
+            "include_downstream": True,
+            "reset_dag_runs": True,
+        }
+        return len(self.json("POST", f"/api/v2/dags/{segment(dag_id)}/clearTaskInstances", json=body)["task_instances"])
+
+    def form(self, dag_id: str) -> dict[str, Any]:
+        """The parameters of a DAG's form by name."""
+        return dict(self.json("GET", f"/api/v2/dags/{segment(dag_id)}/details").get("params") or {})
+
+    def backfill(self, body: Mapping[str, Any], *, dry_run: bool) -> dict[str, Any]:
+        return dict(self.json("POST", f"/api/v2/backfills{'/dry_run' if dry_run else ''}", json=dict(body)))
+
+    # Ours ----------------------------------------------------------------------------------------------------------------------
+
+    def me(self) -> dict[str, Any]:
+        return dict(self.json("GET", "/trainyard/me"))
+
+    def pipelines(self) -> list[dict[str, Any]]:
+        return list(self.json("GET", "/trainyard/pipelines")["pipelines"])
+
+    def runs(self, pipeline: str | None, limit: int) -> list[dict[str, Any]]:
+        params = {"limit": limit} | ({"pipeline": pipeline} if pipeline else {})
+        return list(self.json("GET", "/trainyard/runs", params=params)["runs"])
+
+    def resolve(self, run: str) -> dict[str, Any]:
+        """The run that a person means: its short name (or the start of one), ``dag_id/run_id``, or a pipeline, for its latest."""
+        return dict(self.json("GET", "/trainyard/resolve", params={"run": run}))
+
+    def run(self, dag_id: str, run_id: str) -> dict[str, Any]:
+        return dict(self.json("GET", f"/trainyard/runs/{segment(dag_id)}/{segment(run_id)}"))
+
+    def replicas(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
+        return list(self.json("GET", f"/trainyard/runs/{segment(dag_id)}/{segment(run_id)}/logs")["replicas"])
+
+    def log(self, dag_id: str, run_id: str, replica: str, cursor: str) -> tuple[bytes, str, str]:
+        """A replica's log from ``cursor`` (empty: the beginning): bytes, the next cursor, ``more`` | ``waiting`` | ``ended``."""
+        path = f"/trainyard/runs/{segment(dag_id)}/{segment(run_id)}/logs/{segment(replica)}"
+        answer = self.request("GET", path, params={"cursor": cursor})
+        return answer.content, answer.headers["Trainyard-Cursor"], answer.headers["Trainyard-State"]
+
+    def publish(self, dag_id: str, wheel: bytes, sha256: str) -> dict[str, Any]:
+        return dict(self.request("POST", f"/trainyard/packages/{segment(dag_id)}", params={"sha256": sha256}, content=wheel).json())
+
+    def models(self, dag_id: str | None) -> dict[str, Any]:
+        return dict(self.json("GET", "/trainyard/models" + (f"/{segment(dag_id)}" if dag_id else "")))
+
+    def model_files(self, dag_id: str, version: str) -> dict[str, Any]:
+        return dict(self.json("GET", f"/trainyard/models/{segment(dag_id)}/{segment(version)}"))
+
+    def local_run(self, dag_id: str, version: str | None, values: Mapping[str, Any]) -> dict[str, Any]:
+        """What one process needs to train on the real shards: a run spec and presigned links."""
+        return dict(self.json("POST", f"/trainyard/local/{segment(dag_id)}", json={"version": version, "values": dict(values)}))

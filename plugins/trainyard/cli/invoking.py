@@ -1,0 +1,47 @@
+"""What every command does around its work: options that all share, the client, and errors as one line and an exit code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+
+from trainyard.cli import session as sessions
+from trainyard.cli.client import Client
+from trainyard.cli.exits import Exit, exit_code
+from trainyard.errors import TrainyardError
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON: one document, or one event a line.")]
+
+
+class App(typer.Typer):
+    """A typer application that ends with one clear line and the exit code of the error, never with a traceback of its own errors."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().__call__(*args, **kwargs)
+        except TrainyardError as e:
+            print_error(e)
+            sys.exit(exit_code(e))
+        except KeyboardInterrupt:
+            sys.exit(Exit.INTERRUPTED)
+        except BrokenPipeError:
+            # The reader (`| head`) has gone: nothing can be said to it, and that is no failure of ours.
+            sys.stderr.close()
+            sys.exit(Exit.OK)
+
+
+def print_error(error: BaseException) -> None:
+    """The error on stderr: one line a problem."""
+    for line in str(error).splitlines() or [type(error).__name__]:
+        print(f"trainyard: {line}", file=sys.stderr)
+
+
+@contextmanager
+def connected() -> Iterator[Client]:
+    """A client that speaks for the person who is logged in."""
+    with Client(sessions.load()) as client:
+        yield client
