@@ -1,0 +1,24 @@
+"""A pod's resources: its slots × what one slot is worth, requests = limits, for the pod as a whole.
+
+Requests = limits means that what the quota counts is what the pod may use, and that the pod is ``Guaranteed``: the last one that a
+node evicts.
+"""
+
+from __future__ import annotations
+
+from trainyard.contract.run_spec import SlotSpec
+from trainyard.settings.quantities import times_cpu, times_memory
+
+
+def pod_resources(slot: SlotSpec, slots: int) -> dict[str, str]:
+    """cpu, memory and ephemeral-storage of a pod of ``slots`` slots."""
+    return {
+        "cpu": times_cpu(slot.cpu, slots),
+        "memory": times_memory(slot.memory, slots),
+        "ephemeral-storage": times_memory(slot.scratch, slots),
+    }
+
+
+def scratch(slot: SlotSpec, slots: int) -> str:
+    """Size of the working directory of such a pod."""
+    return times_memory(slot.scratch, slots)
