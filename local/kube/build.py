@@ -59,7 +59,9 @@ def ensure(event: Event, source: Path = SOURCE) -> Path:
     if given:
         path = Path(given).absolute()
         if not (path.is_file() and os.access(path, os.X_OK)):
-            raise ToolError(f"TRAINYARD_KUBE={given} is not an executable file: give the path of a binary built from local/kube, or unset it to build one")
+            raise ToolError(
+                f"TRAINYARD_KUBE={given} is no executable file: give the path of a binary built from local/kube, or unset it to build one"
+            )
         return path
     folder = cache_folder() / "kube" / key(source)
     binary = folder / "kube"
@@ -95,10 +97,17 @@ def compile_into(target: Path, source: Path, go: str, event: Event) -> None:
         if not line.startswith("go: downloading "):
             return False
         fetched += 1
-        event("progress", {"done": fetched, "total": max(modules, fetched), "detail": "downloading " + line.removeprefix("go: downloading ")})
+        event(
+            "progress", {"done": fetched, "total": max(modules, fetched), "detail": "downloading " + line.removeprefix("go: downloading ")}
+        )
         return True
 
-    listed = run_go([go, "list", "-deps", *FLAGS, "-f", "{{if .Stale}}{{.ImportPath}}\t{{.StaleReason}}{{end}}", "."], source, downloading, target.parent)
+    listed = run_go(
+        [go, "list", "-deps", *FLAGS, "-f", "{{if .Stale}}{{.ImportPath}}\t{{.StaleReason}}{{end}}", "."],
+        source,
+        downloading,
+        target.parent,
+    )
     stale = [line.split("\t")[0] for line in listed if line and not line.endswith(CACHED)]
     total = max(1, len(stale))
     compiled = 0
@@ -120,7 +129,13 @@ def run_go(command: list[str], source: Path, progress: Callable[[str], bool], sc
     said: list[str] = []
     with open(out, "wb") as stdout:
         process = subprocess.Popen(
-            shimmed(command, "go", scratch), cwd=source, env=go_environment(), stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.PIPE, text=True
+            shimmed(command, "go", scratch),
+            cwd=source,
+            env=go_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         assert process.stderr is not None
         try:
@@ -141,8 +156,12 @@ def reason(text: str, what: str) -> str:
     known = explain(OSError(), text)
     if known:
         return known
-    if any(word in text for word in ("dial tcp", "no such host", "i/o timeout", "connection refused", "proxyconnect", "module lookup disabled", "Forbidden")):
-        return f"Go's modules cannot be downloaded ({text[:200]}): set GOPROXY to a module proxy you reach, or give a ready binary by TRAINYARD_KUBE=path"
+    if any(
+        word in text
+        for word in ("dial tcp", "no such host", "i/o timeout", "connection refused", "proxyconnect", "module lookup disabled", "Forbidden")
+    ):
+        way_out = "set GOPROXY to a module proxy you reach, or give a ready binary by TRAINYARD_KUBE=path"
+        return f"Go's modules cannot be downloaded ({text[:200]}): {way_out}"
     return f"go {what} failed: {text[:600]}"
 
 

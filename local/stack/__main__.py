@@ -43,7 +43,13 @@ def parser() -> argparse.ArgumentParser:
     for name, text in (("up", "start everything, and keep it running"), ("serve", argparse.SUPPRESS)):
         up = command(name, text)
         base = int(os.environ.get("TRAINYARD_PORT_BASE") or ports.DEFAULT_BASE)
-        up.add_argument("--port-base", type=int, default=base, metavar="N", help="first port of the block (TRAINYARD_PORT_BASE; default: %(default)s, Airflow's)")
+        up.add_argument(
+            "--port-base",
+            type=int,
+            default=base,
+            metavar="N",
+            help="first port of the block (TRAINYARD_PORT_BASE; default: %(default)s, Airflow's)",
+        )
         up.add_argument("--port", action="append", default=[], metavar="NAME=N", help=f"one port; names: {', '.join(ports.NAMES)}")
         up.add_argument("--no-airflow", action="store_true", help="only the cluster and S3")
         up.add_argument("--no-sync", action="store_true", help="do not run `trainyard sync` before Airflow starts")
@@ -95,7 +101,8 @@ def busy(state: State, reporter: Reporter) -> int:
         reporter.emit("up", **value)
         return 0
     doing = "being stopped" if value.get("phase") == "stopping" else "being started"
-    reporter.emit("error", message=f"the platform in {state.root} is {doing} by pid {value.get('starter', {}).get('pid')}: wait for it, or use another --state DIR")
+    message = f"the platform in {state.root} is {doing} by pid {state.starter_pid()}: wait for it, or use another --state DIR"
+    reporter.emit("error", message=message)
     return 3
 
 
@@ -116,7 +123,14 @@ def up(state: State, arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     state.logs.joinpath("starter.log").touch(mode=0o600)
     with open(state.logs / "starter.log", "ab") as errors:
         daemon = subprocess.Popen(
-            command, cwd=state.root, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, start_new_session=True, text=True
+            command,
+            cwd=state.root,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            start_new_session=True,
+            text=True,
         )
 
     def interrupt(*_: Any) -> None:
@@ -146,11 +160,16 @@ def up(state: State, arguments: argparse.Namespace, argv: Sequence[str]) -> int:
 
 def how_to_log_in(value: dict[str, Any]) -> str:
     """The address, and the administrator's name and password."""
-    lines = [f"Kubernetes  KUBECONFIG={value['kubernetes']['kubeconfig']}", f"S3          {value['s3']['endpoint']}  (keys: {value['s3']['admin_file']})"]
+    lines = [
+        f"Kubernetes  KUBECONFIG={value['kubernetes']['kubeconfig']}",
+        f"S3          {value['s3']['endpoint']}  (keys: {value['s3']['admin_file']})",
+    ]
     if "airflow" in value:
         one = value["airflow"]
         password = json.loads(Path(one["passwords_file"]).read_text(encoding="utf-8"))[one["admin_user"]]
-        lines.insert(0, f"Airflow     {one['url']}  user {one['admin_user']}, password {password}  (all passwords: {one['passwords_file']})")
+        lines.insert(
+            0, f"Airflow     {one['url']}  user {one['admin_user']}, password {password}  (all passwords: {one['passwords_file']})"
+        )
     return "\n".join(lines)
 
 

@@ -117,8 +117,12 @@ class Airflow:
             return {}
         except ValueError as error:
             raise StackError(f"{self.environment_file} is not JSON ({error}): run `trainyard sync` to write it again") from error
-        if not isinstance(value, dict) or not all(isinstance(k, str) and isinstance(v, str) and k.startswith(PREFIX) for k, v in value.items()):
-            raise StackError(f"{self.environment_file}: expected an object of AIRFLOW__… names and strings: run `trainyard sync` to write it again")
+        if not isinstance(value, dict) or not all(
+            isinstance(k, str) and isinstance(v, str) and k.startswith(PREFIX) for k, v in value.items()
+        ):
+            raise StackError(
+                f"{self.environment_file}: expected an object of AIRFLOW__… names and strings: run `trainyard sync` to write it again"
+            )
         return value
 
     def _secrets(self) -> dict[str, str]:
@@ -207,7 +211,6 @@ class Airflow:
         if since is None or beat is None:  # the database has no heartbeat
             return True
         return datetime.datetime.fromisoformat(beat) >= since
-
 
 
 def render(settings: Mapping[str, str]) -> str:

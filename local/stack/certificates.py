@@ -79,7 +79,8 @@ def _sound(pki: Pki) -> bool:
         return False
     soon = datetime.datetime.now(datetime.UTC) + RENEW_BEFORE
     return all(
-        x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc > soon for path in [pki.ca, *(pki.crt(n) for n in (APISERVER, KUBELET_CLIENT))]
+        x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc > soon
+        for path in [pki.ca, *(pki.crt(n) for n in (APISERVER, KUBELET_CLIENT))]
     )
 
 

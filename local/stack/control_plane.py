@@ -37,7 +37,7 @@ IDENTITIES: dict[str, tuple[str, str]] = {
     "kubelet": (f"system:node:{NODE}", "system:nodes"),
     "airflow": ("trainyard:airflow", "trainyard:platform"),
 }
-"""`airflow` gets its rights by a ClusterRoleBinding (`bindings`), not by a group that passes over RBAC: narrowing them is a change of Roles."""
+"""`airflow` gets its rights by a ClusterRoleBinding, not by a group that passes over RBAC: narrowing them is a change of Roles."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,12 @@ class ControlPlane:
         apiserver = ["kube-apiserver", f"--etcd-servers={socket}", "--bind-address=127.0.0.1", f"--secure-port={secure['kube_apiserver']}"]
         apiserver += ["--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none", f"--service-cluster-ip-range={SERVICE_RANGE}"]
         apiserver += [f"--tls-cert-file={run.crt(APISERVER)}", f"--tls-private-key-file={run.key(APISERVER)}"]
-        apiserver += [f"--token-auth-file={folder / 'tokens.csv'}", "--anonymous-auth=false", "--authorization-mode=Node,RBAC", "--profiling=false"]
+        apiserver += [
+            f"--token-auth-file={folder / 'tokens.csv'}",
+            "--anonymous-auth=false",
+            "--authorization-mode=Node,RBAC",
+            "--profiling=false",
+        ]
         apiserver += [f"--service-account-key-file={key}", f"--service-account-signing-key-file={key}"]
         apiserver += ["--service-account-issuer=https://kubernetes.default.svc"]
         apiserver += ["--enable-admission-plugins=NodeRestriction,ResourceQuota,LimitRanger,PodSecurity"]
@@ -133,7 +138,9 @@ class ControlPlane:
         return sorted(f"{pod['metadata']['namespace']}/{pod['metadata']['name']}" for pod in alive)
 
     def _answers(self, port: str, path: str) -> bool:
-        call = urllib.request.Request(f"https://127.0.0.1:{self.ports[port]}{path}", headers={"Authorization": f"Bearer {self.tokens['admin']}"})
+        call = urllib.request.Request(
+            f"https://127.0.0.1:{self.ports[port]}{path}", headers={"Authorization": f"Bearer {self.tokens['admin']}"}
+        )
         try:
             with _opener(self.pki.ca).open(call, timeout=2) as answer:
                 return bool(answer.status == 200)

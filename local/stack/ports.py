@@ -69,5 +69,5 @@ def check_free(ports: Mapping[str, int]) -> None:
                 who = listener(port)
                 owner = f" by pid {who[0]} ({who[1]})" if who else ""
                 raise StackError(
-                    f"port {port} (for {name}) is taken{owner}: stop that, or choose another by --port {name}=N (one) or --port-base N (all of them)"
+                    f"port {port} (for {name}) is taken{owner}: stop that, or choose another by --port {name}=N (that one) or --port-base N (all)"
                 ) from error

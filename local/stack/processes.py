@@ -100,7 +100,7 @@ def left_over(run: Path) -> list[int]:
 
 
 def sweep(run: Path, *, bound_s: float = 10.0) -> list[int]:
-    """Kills what an earlier starter left, and forgets the records. Returns the pids that were killed; raises TimeoutError naming survivors."""
+    """Kills what an earlier starter left, and forgets the records. Returns the pids killed; raises TimeoutError naming survivors."""
     killed: set[int] = set()
     deadline = time.monotonic() + bound_s
     while alive := left_over(run):

@@ -47,7 +47,11 @@ class S3:
             access, secret = "TRAINYARD" + secrets.token_hex(6).upper(), secrets.token_urlsafe(30)
         value = {"endpoint": self.endpoint, "region": REGION, "access_key": access, "secret_key": secret}
         write_private(self.admin_file, json.dumps(value, indent=2) + "\n")
-        identity = {"name": "admin", "credentials": [{"accessKey": access, "secretKey": secret}], "actions": ["Admin", "Read", "Write", "List", "Tagging"]}
+        identity = {
+            "name": "admin",
+            "credentials": [{"accessKey": access, "secretKey": secret}],
+            "actions": ["Admin", "Read", "Write", "List", "Tagging"],
+        }
         write_private(self.state.s3 / "identities.json", json.dumps({"identities": [identity]}) + "\n")
         (self.state.s3 / "data").mkdir(mode=0o700, exist_ok=True)
         for name, port in self.ports.items():  # sockets of a SIGKILLed server: SeaweedFS puts them into /tmp by port

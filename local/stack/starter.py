@@ -186,8 +186,23 @@ class Starter:
         }
 
     def _kubelet(self, plane: ControlPlane, base: Mapping[str, str]) -> Component:
-        program = [sys.executable, "-m", "local.kubelet", "--kubeconfig", str(plane.kubeconfig("kubelet")), "--root", str(self.state.kubelet)]
-        program += ["--images", str(CHECKOUT / "local" / "images.yaml"), "--node", control_plane.NODE, "--port", str(self.options.ports["kubelet"])]
+        program = [
+            sys.executable,
+            "-m",
+            "local.kubelet",
+            "--kubeconfig",
+            str(plane.kubeconfig("kubelet")),
+            "--root",
+            str(self.state.kubelet),
+        ]
+        program += [
+            "--images",
+            str(CHECKOUT / "local" / "images.yaml"),
+            "--node",
+            control_plane.NODE,
+            "--port",
+            str(self.options.ports["kubelet"]),
+        ]
         program += ["--client-ca", str(plane.pki.ca)]
         if self.options.node_cpu:
             program += ["--cpu", str(self.options.node_cpu)]
@@ -204,11 +219,33 @@ class Starter:
 
     def _kube_binary(self, base: Mapping[str, str]) -> Path:
         """Asks local/kube/build.py, which compiles it where it is not cached; passes its progress on."""
-        command = [sys.executable, "-I", "-S", shim.__file__, "--name", "kube-build", "--record", str(self.state.run / "kube-build.process.json")]
-        command += ["--log", "-", "--grace", "5", "--parent", str(os.getpid()), "--", sys.executable, str(CHECKOUT / "local" / "kube" / "build.py"), "--json"]
+        command = [
+            sys.executable,
+            "-I",
+            "-S",
+            shim.__file__,
+            "--name",
+            "kube-build",
+            "--record",
+            str(self.state.run / "kube-build.process.json"),
+        ]
+        command += [
+            "--log",
+            "-",
+            "--grace",
+            "5",
+            "--parent",
+            str(os.getpid()),
+            "--",
+            sys.executable,
+            str(CHECKOUT / "local" / "kube" / "build.py"),
+            "--json",
+        ]
         kept = {name: value for name, value in os.environ.items() if name.startswith("TRAINYARD_")}
         with open(self.supervisor.log_path("kube-build"), "ab") as errors:
-            process = subprocess.Popen(command, env={**base, **kept}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, start_new_session=True)
+            process = subprocess.Popen(
+                command, env={**base, **kept}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
+            )
         assert process.stdout is not None
         os.set_blocking(process.stdout.fileno(), False)
         last: dict[str, Any] = {}
@@ -268,7 +305,9 @@ class Starter:
             return
         running = self.supervisor.component(what)
         if running is None:
-            raise StackError(f"there is no component {what!r}: they are {', '.join(self.supervisor.names())}, and `airflow` for all of its own")
+            raise StackError(
+                f"there is no component {what!r}: they are {', '.join(self.supervisor.names())}, and `airflow` for all of its own"
+            )
         with self.reporter.phase(what):
             self.supervisor.stop([what])
             self.supervisor.start(running)
@@ -279,7 +318,13 @@ class Starter:
         """Users of a thing before the thing: Airflow, node, controllers, API server, etcd and S3 last."""
         self.phase = "stopping"
         self._write_state()
-        groups: list[list[str]] = [list(COMPONENTS), ["kubelet"], ["kube-controller-manager", "kube-scheduler"], ["kube-apiserver"], ["etcd", "s3"]]
+        groups: list[list[str]] = [
+            list(COMPONENTS),
+            ["kubelet"],
+            ["kube-controller-manager", "kube-scheduler"],
+            ["kube-apiserver"],
+            ["etcd", "s3"],
+        ]
         for group in groups:
             self.supervisor.stop(group)
         self.phase = "down"

@@ -1,6 +1,6 @@
 """The state folder (`var/`): what lies where, the lock of its one starter, and state.json, which the command and the tests read.
 
-Everything in it belongs to the user alone (0700, secrets 0600). It can be moved or deleted when the platform is down; nothing else is kept elsewhere.
+Everything in it belongs to the user alone (0700, secrets 0600). It can be deleted when the platform is down; nothing is kept elsewhere.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ class State:
                 path.mkdir(parents=True, exist_ok=True)
                 path.chmod(0o700)
         except OSError as error:
-            raise StackError(f"cannot make the state folder {state.root}: {error.strerror}; choose another by --state DIR or TRAINYARD_STATE") from error
+            raise StackError(
+                f"cannot make the state folder {state.root}: {error.strerror}; choose another by --state DIR or TRAINYARD_STATE"
+            ) from error
         return state
 
     @property
@@ -89,6 +91,13 @@ class State:
 
     def write(self, value: dict[str, Any]) -> None:
         write_private(self.file, json.dumps(value, indent=2) + "\n")
+
+    def starter_pid(self) -> int | None:
+        """Who holds, or last held, the starter lock."""
+        try:
+            return int(json.loads((self.run / "starter.json").read_text(encoding="utf-8"))["pid"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
 
     def starter(self) -> Identity | None:
         """The living starter of this folder, if there is one."""

@@ -133,12 +133,27 @@ class Supervisor:
         path = self.log_path(component.name)
         if path.exists() and path.stat().st_size > LOG_LIMIT:
             path.replace(path.with_suffix(".log.1"))
-        command = [sys.executable, "-I", "-S", shim.__file__, "--name", component.name, "--record", str(self.run / f"{component.name}.process.json")]
+        command = [
+            sys.executable,
+            "-I",
+            "-S",
+            shim.__file__,
+            "--name",
+            component.name,
+            "--record",
+            str(self.run / f"{component.name}.process.json"),
+        ]
         command += ["--log", str(path), "--grace", str(component.grace_s), "--parent", str(os.getpid()), "--", *component.program]
         # A session of its own: Ctrl-C in the terminal is for the starter, which then stops components in order.
         with open(path, "ab") as out:
             return subprocess.Popen(
-                command, cwd=component.cwd, env=dict(component.environment), stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+                command,
+                cwd=component.cwd,
+                env=dict(component.environment),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
             )
 
     # -------------------------------------------------------------------------------------------------------- supervise
@@ -234,4 +249,3 @@ def children_of(pid: int) -> list[int]:
             except (OSError, ValueError):
                 continue
     return found
-

@@ -1,0 +1,53 @@
+# What this repository can do for you; `make help` prints it. Everything runs in .venv, which is made where it is absent.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv/bin
+# Tests start clusters of their own: nothing of a running platform is touched.
+PYTEST := $(VENV)/python -m pytest
+
+.PHONY: help setup run up down test test-fast test-long check format lock clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+
+setup: ## the environment (.venv) and the embedded Kubernetes
+	@$(PYTHON) local/bootstrap.py --dev --kube
+
+run: ## the whole chain on this machine: start, train the sample pipeline, export, stop
+	@$(PYTHON) local/bootstrap.py --kube && exec $(VENV)/python -m local.demo
+
+up: ## start the platform and keep it running (same as ./trainyard up)
+	@./trainyard up
+
+down: ## stop it (same as ./trainyard down)
+	@./trainyard down
+
+test: setup ## everything CI runs: lint, types, layers and all tests but the long ones
+	@$(MAKE) --no-print-directory check
+	@$(PYTEST) -m "not long"
+
+test-fast: setup ## no cluster, nothing slow
+	@$(PYTEST) -m "not slow and not cluster and not e2e and not chaos and not long" tests/unit tests/contract tests/dags
+
+test-long: setup ## also what takes many minutes or wants root
+	@$(PYTEST) -m "long"
+
+check: ## lint, types, layers
+	@$(PYTHON) local/bootstrap.py --dev
+	@$(VENV)/ruff check .
+	@$(VENV)/ruff format --check .
+	@$(VENV)/mypy
+	@PYTHONPATH=.:plugins:images/trainer/src $(VENV)/lint-imports
+
+format: ## rewrite the sources as `make check` wants them
+	@$(VENV)/ruff check --fix . ; $(VENV)/ruff format .
+
+lock: ## resolve requirements*.in again into the pinned requirements*.txt
+	@uv=$$($(PYTHON) -c 'from local.toolchain import ensure_uv; print(ensure_uv(lambda message: None))') && \
+	  $$uv pip compile --quiet --no-header --no-annotate --python-version 3.11 -o requirements.txt requirements.in && \
+	  $$uv pip compile --quiet --no-header --no-annotate --python-version 3.11 -o requirements-dev.txt requirements-dev.in
+
+clean: ## stop the platform and delete its state and the environment
+	@if [ -x $(VENV)/python ] && [ -d var ]; then $(VENV)/python -m local.stack down; fi
+	@rm -rf var .venv .venv.making .venv.lock .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
