@@ -1,0 +1,15 @@
+"""Training with parameter servers: asynchronous mode on TensorFlow's ParameterServerStrategy and ClusterCoordinator.
+
+::
+
+    replica      role from the environment -> chief | server
+    server       a PS or worker: one tf.distribute.Server without Keras, ended by DONE, or by its chief's absence
+    chief        the whole life of a run on its chief: check the model, wait for peers, train, say DONE
+    session      one strategy with its model, optimizer and data: what is rebuilt when a PS is lost
+    loop         schedules closures, counts steps, saves, reports
+    checkpoints  TensorFlow's files in S3, marker last
+    plan · generation · progress · quiet · stall · peers   what each of them says
+    user_model · objective · optimizers · records · training_step     what the user gives, turned into one training step
+
+It is kept small: the engine that replaces it keeps the neighbours (user_model, objective, records, peers, progress).
+"""

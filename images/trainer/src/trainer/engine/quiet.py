@@ -1,0 +1,51 @@
+"""TensorFlow's words about a lost replica, made short: its coordinator logs pages for each, at level ERROR, for what it then mends."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable
+
+_WORKER_FAILED = re.compile(r"^Worker /job:worker/replica:0/task:(\d+) failed with (\w+)")
+_DROPPED = (
+    "Remote function on worker",
+    "encountered the following error when processing closure",
+    "triggered tf.function retracing",  # every save of a checkpoint traces anew, by TensorFlow's own making
+    "This derived error is ignored",
+)
+_AGAIN_S = 30.0
+
+
+class CoordinatorFilter(logging.Filter):
+    """One line a worker and half minute for a lost worker, nothing for what follows from it."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._said: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        message = record.getMessage()
+        found = _WORKER_FAILED.match(message)
+        if found:
+            worker, now = found.group(1), self._clock()
+            if now - self._said.get(worker, -_AGAIN_S) < _AGAIN_S:
+                return False
+            self._said[worker] = now
+            record.msg = f"worker-{worker} is lost ({found.group(2)}): the others go on, and it is used again when it is back"
+            record.args = ()
+            record.levelno, record.levelname = logging.WARNING, "WARNING"
+            return True
+        return not any(text in message for text in _DROPPED)
+
+
+def hush() -> None:
+    """To be called once, after TensorFlow's import."""
+    import tensorflow as tf
+
+    logger = tf.get_logger()
+    if not any(isinstance(f, CoordinatorFilter) for f in logger.filters):
+        logger.addFilter(CoordinatorFilter())
+        # Handlers of absl's would say each line twice.
+        logger.propagate = False

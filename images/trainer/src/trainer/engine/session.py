@@ -1,0 +1,168 @@
+"""One strategy with all that lives on its servers: model, optimizer, step, data. A lost PS ends a session; the chief makes the next.
+
+Everything in it is TensorFlow's own ParameterServerStrategy and ClusterCoordinator: a worker that dies is the coordinator's business (its
+closure runs elsewhere, and a worker that is back is used again), a PS that dies is ours, since its variables are gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from trainer.engine import objective, optimizers, training_step, user_model
+from trainer.errors import UserError
+
+CHIEF_DEVICE = "/job:chief/replica:0/task:0/device:CPU:0"
+
+
+class PsLost(Exception):
+    """Raised when a parameter server is gone or came back empty: restore into a new session."""
+
+
+class Session:
+    """Everything is made in the constructor, which must only be called when all peers answer: the strategy would wait for ever."""
+
+    def __init__(
+        self,
+        addresses: Mapping[str, Sequence[str]],
+        user: user_model.UserModel,
+        config: Mapping[str, Any],
+        optimizer: str,
+        learning_rate: float,
+        dataset: Callable[[], Any],
+        seed: int,
+    ) -> None:
+        import keras
+        import tensorflow as tf
+
+        self._tf = tf
+        self._user = user
+        # Names count up within a process: a second session names its variables as the first did. Not inside a scope: it drops the graph.
+        keras.utils.clear_session(free_memory=False)
+        with self._ps_errors():
+            self._strategy = _strategy(addresses)
+            self._coordinator = tf.distribute.coordinator.ClusterCoordinator(self._strategy)
+            with self._strategy.scope():
+                keras.utils.set_random_seed(seed)
+                self.model = user_model.make(user, config)
+                aim = objective.of(self.model, user)
+                self._optimizer = optimizers.make(optimizer, learning_rate)
+                self._optimizer.build(self.model.trainable_variables)
+                optimizers.count_exactly(self._optimizer)
+                self.step = tf.Variable(0, dtype=tf.int64, trainable=False, name="global_step")
+            self._checkpoint = tf.train.Checkpoint(model=self.model, optimizer=self._optimizer, step=self.step)
+            self._closure = self._make_closure(training_step.make(self.model, self._optimizer, aim))
+            self._iterator = iter(self._coordinator.create_per_worker_dataset(dataset))
+
+    def _make_closure(self, step: Callable[[Any, Any], Any]) -> Any:
+        tf, strategy = self._tf, self._strategy
+
+        @tf.function
+        def closure(iterator: Any, steps: Any) -> Any:
+            total = tf.constant(0.0)
+            for _ in tf.range(steps):
+                total += strategy.run(step, args=next(iterator))
+            return total / tf.cast(steps, tf.float32)
+
+        return closure
+
+    def schedule(self, steps: int) -> Any:
+        """Asks for ``steps`` steps on whichever worker is free next."""
+        with self._ps_errors(), user_model.blame_user("the model's first step"):
+            return self._coordinator.schedule(self._closure, args=(self._iterator, self._tf.constant(steps)))
+
+    def fetch(self, result: Any) -> float:
+        """The mean loss of a scheduled closure.
+
+        Raises:
+            PsLost: a parameter server is gone.
+            UserError: the computation itself is wrong (shapes, labels out of range).
+        """
+        with self._ps_errors():
+            try:
+                return float(result.fetch())
+            except self._tf.errors.OpError:
+                # The first error cancels everything else: `join` has the one that began it.
+                self._coordinator.join()
+                raise
+
+    def save(self, prefix: str, step: int) -> None:
+        """Writes TensorFlow's checkpoint files under ``prefix`` on the chief. No closure may be running."""
+        with self._ps_errors():
+            self.step.assign(step)
+            self._checkpoint.write(prefix, options=self._options())
+
+    def restore(self, prefix: str) -> int:
+        """Reads what ``save`` wrote, under any number of parameter servers; the step it was saved at."""
+        with self._ps_errors():
+            self._checkpoint.read(prefix, options=self._options()).assert_existing_objects_matched()
+            return int(self.step.numpy())
+
+    def applied(self) -> int:
+        """Updates that the optimizer counted: at least the logical steps."""
+        with self._ps_errors():
+            return int(self._optimizer.iterations.numpy())
+
+    def _options(self) -> Any:
+        # Without it each PS writes its part into its own current directory.
+        return self._tf.train.CheckpointOptions(experimental_io_device=CHIEF_DEVICE)
+
+    def _ps_errors(self) -> _Translate:
+        return _Translate(self._tf, self._user.name)
+
+
+class _Translate:
+    """TensorFlow's errors in ours: gone servers are PsLost, a computation that cannot be is the user's."""
+
+    def __init__(self, tf: Any, name: str) -> None:
+        errors = tf.errors
+        self._name = name
+        self._gone = (errors.UnavailableError, errors.AbortedError, errors.CancelledError)
+        # What kernels raise for impossible operands. The rest (DataLoss, Internal, …) keeps its own words.
+        self._wrong = (errors.InvalidArgumentError, errors.FailedPreconditionError, errors.UnimplementedError, errors.OutOfRangeError)
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, self._gone):
+            raise PsLost(str(error).split("\n")[0][:300]) from error
+        if isinstance(error, self._wrong):
+            text = str(error).strip().split("\n")[0]
+            raise UserError(f"{self._name}: the model cannot compute a batch: {type(error).__name__}: {text}") from error
+
+
+def _strategy(addresses: Mapping[str, Sequence[str]]) -> Any:
+    import tensorflow as tf
+
+    cluster = tf.train.ClusterSpec({role: list(hosts) for role, hosts in addresses.items()})
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(cluster, task_type="chief", task_id=0, rpc_layer="grpc")
+    return tf.distribute.ParameterServerStrategy(resolver)
+
+
+def say_done(addresses: Mapping[str, Sequence[str]], message: str, timeout: float = 5.0) -> list[str]:
+    """Writes the file DONE into each peer's current directory, through TensorFlow; the names of those that could not be told in time.
+
+    They are told at once and apart, as a hung peer would block for ever. Who is not told ends soon by itself: its chief is gone.
+    """
+    import threading
+
+    import tensorflow as tf
+
+    told: set[str] = set()
+
+    def tell(role: str, index: int) -> None:
+        try:
+            with tf.device(f"/job:{role}/replica:0/task:{index}/device:CPU:0"):
+                tf.io.write_file("DONE", message)
+            told.add(f"{role}-{index}")
+        except tf.errors.OpError:  # a peer that is dead needs no word
+            return
+
+    peers = [(role, index) for role in ("worker", "ps") for index in range(len(addresses.get(role, ())))]
+    threads = [threading.Thread(target=tell, args=peer, daemon=True) for peer in peers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout)
+    return [f"{role}-{index}" for role, index in peers if f"{role}-{index}" not in told]
