@@ -1,0 +1,1 @@
+"""Datasets: TFDS builders, TFRecord shard files and the tf.data pipeline that reads them."""

@@ -1,0 +1,1 @@
+"""One module per step of a run; the orchestration side declares a pod under the same name in ``trainyard.steps``."""

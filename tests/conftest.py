@@ -1,0 +1,3 @@
+"""Shared fixtures only; nothing here changes how tests run."""
+
+pytest_plugins = ["tests.fixtures.s3"]
