@@ -34,6 +34,17 @@ def gang_has_ports(gang: Gang, cluster: ClusterProfile) -> str | None:
     return f"{replicas} replicas, and a gang has {cluster.ports.block} ports on cluster {cluster.name}"
 
 
+def check_members(tenants: Mapping[str, Tenant], documents: Mapping[str, Document]) -> Iterator[Problem]:
+    """One login has one role in Airflow, whatever tenants it is in: two files must not say two."""
+    said: dict[str, tuple[str, str]] = {}
+    for name, tenant in tenants.items():
+        for member, role in tenant.members.items():
+            first, first_role = said.setdefault(member, (name, role))
+            if role != first_role:
+                message = f"is '{first_role}' in tenants/{first}.yaml, and a login has one role: write the same in both"
+                yield documents[name].problem(("members", member), message)
+
+
 def check_dataset(dataset: Dataset, document: Document) -> Iterator[Problem]:
     """What a dataset's file may name."""
     if dataset.builder.startswith(zoo.PREFIX) and dataset.builder not in zoo.BUILDERS:

@@ -13,7 +13,7 @@ from typing import Final, Generic, TypeVar
 from pydantic import BaseModel
 
 from trainyard.errors import ConfigError
-from trainyard.settings.checks import check_dataset, check_pipeline
+from trainyard.settings.checks import check_dataset, check_members, check_pipeline
 from trainyard.settings.clusters import ClusterProfile
 from trainyard.settings.datasets import Dataset
 from trainyard.settings.pipelines import Pipeline
@@ -155,12 +155,12 @@ def load_tenant(
     if tenant not in folder.tenants.names:
         raise ConfigError(f"{folder.config_dir.name}/tenants/{tenant}.yaml: does not exist; {did_you_mean(tenant, folder.tenants.names)}")
     own_file = f"{folder.config_dir.name}/tenants/{tenant}.yaml"
-    fatal = [*folder.problems, *(problem for problem in folder.tenants.problems if problem.file == own_file)]
-    if fatal or folder.cluster is None:
-        raise ConfigError([str(problem) for problem in fatal])
+    own = [problem for problem in folder.tenants.problems if problem.file == own_file]
+    if folder.problems or folder.cluster is None or tenant not in folder.tenants.good:
+        raise ConfigError([str(problem) for problem in (*folder.problems, *own)])
     mine = {name: pipeline for name, pipeline in folder.pipelines.good.items() if pipeline.tenant == tenant}
     used = {pipeline.dataset for pipeline in mine.values()} | set(_datasets_of_broken(folder, tenant))
-    problems = [p for p in folder.pipelines.problems if _concerns(p, folder, tenant)]
+    problems = own + [p for p in folder.pipelines.problems if _concerns(p, folder, tenant)]
     problems += [p for p in folder.datasets.problems if Path(p.file).stem in used]
     usable = {name: pipeline for name, pipeline in mine.items() if pipeline.dataset in folder.datasets.good}
     view = replace(
@@ -204,6 +204,8 @@ def _read(config_dir: Path | str | None, cluster: str | None, environ: Mapping[s
     _read_cluster(folder, cluster or environ.get(CLUSTER_VARIABLE) or DEFAULT_CLUSTER, environ, every_profile=every_profile)
     for kind in (folder.tenants, folder.datasets, folder.pipelines):
         kind.read(folder.config_dir)
+    # Tenants stay usable: whose file is the wrong one nobody can tell.
+    folder.tenants.problems += check_members(folder.tenants.good, folder.tenants.documents)
     for name, dataset in list(folder.datasets.good.items()):
         found = list(check_dataset(dataset, folder.datasets.documents[name]))
         folder.datasets.problems += found

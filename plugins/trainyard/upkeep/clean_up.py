@@ -67,7 +67,7 @@ def _write_result(store: Store, run: str, outcome: Outcome) -> dict[str, Any]:
     if present is not None:
         return dict(present)
     spec = store.get_json(keys.spec(run)) or {}
-    result = {
+    result: dict[str, Any] = {
         "version": RESULT_VERSION,
         "outcome": outcome,
         "reason": _reason(store, run),
