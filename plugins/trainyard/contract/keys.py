@@ -8,6 +8,7 @@ Data bucket::
                                    /shard-00001.json     marker of one shard task
                                    /manifest.json        marker of the whole layout, written by ``plan``
     code/<package>/<sha256>.whl  ·  code/<package>/newest.json
+    pipelines/<p>/admitted.json                      the pipeline's last runs and what each was to train, the newest first
     runs/<run>/spec.json  result.json  plan.json  progress.json
               /steps/<step>[-<index>].json               marker of a step
               /generation.json                           the current generation (compare-and-swap)
@@ -53,6 +54,10 @@ def code_wheel(package: str, sha256: str) -> str:
 
 def code_newest(package: str) -> str:
     return f"code/{package}/newest.json"
+
+
+def admitted(pipeline: str) -> str:
+    return f"pipelines/{pipeline}/admitted.json"
 
 
 def run_root(run: str) -> str:

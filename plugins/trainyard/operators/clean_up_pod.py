@@ -1,0 +1,88 @@
+"""The teardown of a run: a pod of the platform that removes what is left, and a verdict that keeps a red run red."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from airflow.sdk.exceptions import AirflowFailException
+from kubernetes import client as k8s
+
+from trainyard.contract import environment, keys, names
+from trainyard.kube import labels
+from trainyard.kube.pod import PodParts, as_pod, pod_template
+from trainyard.operators.run_access import open_run, run_of
+from trainyard.operators.step_pod import HousePod
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+RESOURCES: Final = {"cpu": "250m", "memory": "512Mi", "ephemeral-storage": "256Mi"}
+DEADLINE_S: Final = 600
+RED: Final = frozenset({"failed", "upstream_failed"})
+GOOD_OUTCOMES: Final = frozenset({"exported", "rejected", "unchanged"})
+
+
+class CleanUpPod(HousePod):
+    """``clean_up``: whatever the run has left in the cluster goes, and a run with anything red, or without a good outcome, ends red.
+
+    It runs in the platform's namespace, with the one identity that may delete a tenant's Jobs. Airflow ends a run that was marked
+    failed as *success* when its leaves were skipped (measured): so the verdict is ours, from the states of the tasks and from the
+    evidence in S3.
+    """
+
+    template_fields: Sequence[str] = ()
+
+    def __init__(self, *, tenant: str, pipeline: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.tenant = tenant
+        self.pipeline = pipeline
+
+    @property
+    def tenant_name(self) -> str:
+        return self.tenant
+
+    def compose(self, context: Context) -> k8s.V1Pod:
+        """The upkeep image's ``clean-up`` command for this run."""
+        access = open_run(self.tenant, run_of(context, self.pipeline))
+        spec, cluster = access.spec, access.settings.cluster
+        command = ["python", "-m", "trainyard.upkeep", "clean-up", "--tenant", spec.tenant, "--run", spec.run]
+        parts = PodParts(
+            image=cluster.images.airflow,
+            pull_policy=cluster.image_pull_policy,
+            command=command,
+            resources=RESOURCES,
+            scratch=RESOURCES["ephemeral-storage"],
+            environment={environment.RUN_SPEC: spec.to_json()},
+            labels=labels.step_labels(spec, "clean_up"),
+            annotations=labels.run_annotations(spec),
+            secrets={
+                environment.S3_ACCESS_KEY: (names.SECRET_UPKEEP, "access_key"),
+                environment.S3_SECRET_KEY: (names.SECRET_UPKEEP, "secret_key"),
+            },
+            service_account=names.SERVICE_ACCOUNT_UPKEEP,
+            api_access=True,
+            active_deadline_s=DEADLINE_S,
+        )
+        return as_pod(pod_template(parts), f"{spec.run}-clean-up", names.PLATFORM_NAMESPACE)
+
+    def execute(self, context: Context) -> None:
+        """Clean up, then judge the run."""
+        super().execute(context)
+        red = [task for task, state in self._states(context).items() if state in RED]
+        if red:
+            # Not an ordinary exception: that would spend the teardown's retries on a run that stays red.
+            raise AirflowFailException(f"the run is red: {', '.join(sorted(red))}")
+        access = open_run(self.tenant, run_of(context, self.pipeline))
+        result = access.store.get_json(keys.run_result(access.spec.run)) or {}
+        if result.get("outcome") not in GOOD_OUTCOMES:
+            outcome = result.get("outcome", "no result")
+            # Airflow skips what had not begun when a person ends a run: no task is red then, and nothing was done either.
+            words = "no task is red, but nothing was exported and nothing rejected"
+            raise AirflowFailException(f"{words} ({outcome}): the run was ended from outside")
+
+    def _states(self, context: Context) -> dict[str, str]:
+        ti: Any = context["ti"]
+        dag_run: Any = context["dag_run"]
+        found = ti.get_task_states(dag_id=dag_run.dag_id, run_ids=[dag_run.run_id]).get(dag_run.run_id, {})
+        return {task: str(state) for task, state in found.items() if task != self.task_id}
