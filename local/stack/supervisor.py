@@ -234,7 +234,7 @@ class Supervisor:
                 text = file.read().decode("utf-8", "replace")
         except OSError:
             return f"Log: {path}"
-        kept = [line.strip() for line in text.splitlines() if line.strip()][-lines:]
+        kept = [line.strip() for line in text.splitlines() if line.strip(" ^~\t")][-lines:]  # not a traceback's underlining
         return f"Log: {path}" + (f"; its end: {' | '.join(line[:300] for line in kept)}" if kept else "")
 
 
