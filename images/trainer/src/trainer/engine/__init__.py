@@ -8,7 +8,7 @@
     session      one strategy with its model, optimizer and data: what is rebuilt when a PS is lost
     loop         schedules closures, counts steps, saves, reports
     checkpoints  TensorFlow's files in S3, marker last
-    plan · generation · progress · quiet · stall · peers   what each of them says
+    plan · generation · progress · runtime · quiet · stall · peers    what each of them says
     user_model · objective · optimizers · records · training_step     what the user gives, turned into one training step
 
 It is kept small: the engine that replaces it keeps the neighbours (user_model, objective, records, peers, progress).

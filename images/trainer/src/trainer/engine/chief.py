@@ -14,12 +14,11 @@ from typing import Any, Final
 
 from trainer import code
 from trainer.data.reading import read_shards
-from trainer.engine import loop, objective, peers, records, session, user_model
+from trainer.engine import loop, objective, peers, records, runtime, session, user_model
 from trainer.engine import plan as plans
 from trainer.engine.checkpoints import Checkpoints
 from trainer.engine.generation import Generation
 from trainer.engine.progress import Meter, Publisher, Stop
-from trainer.engine.quiet import hush
 from trainer.engine.stall import Watch
 from trainer.environment import CHIEF, PS, WORKER, Gang
 from trainer.errors import PeersMissingError, SupersededError
@@ -49,7 +48,7 @@ def run(context: Context, gang: Gang, threads: int, say: Callable[[str], None]) 
     generation.check()
     plan = plans.load(context)
     code.install(context.data, spec.code, context.work)
-    _import_tensorflow(threads)
+    runtime.start(threads)
     user, transform = prove(spec, plan.features)
     say(f"the model {spec.model.build} takes a batch; {plan.steps} steps over {plan.train_examples} examples")
     others = dict(gang.peers())
@@ -74,14 +73,6 @@ def prove(spec: RunSpec, features: Mapping[str, Any]) -> tuple[user_model.UserMo
     model = user_model.make(user, spec.model.config)
     records.check(user, model, objective.of(model, user).loss, taking, spec.training.batch_size)
     return user, taking.transform
-
-
-def _import_tensorflow(threads: int) -> None:
-    import tensorflow as tf
-
-    tf.config.threading.set_intra_op_parallelism_threads(threads)
-    tf.config.threading.set_inter_op_parallelism_threads(max(2, threads))
-    hush()
 
 
 class _Chief:
@@ -123,9 +114,7 @@ class _Chief:
                 except session.PsLost as lost:
                     tries = 1 if self._saved > saved else tries + 1
                     if tries > PS_TRIES:
-                        raise PeersMissingError(
-                            f"a parameter server was lost {tries} times, no checkpoint between: {lost}"
-                        ) from lost
+                        raise PeersMissingError(f"a parameter server was lost {tries} times, no checkpoint between: {lost}") from lost
                     self._say(f"a parameter server is lost ({lost}); restoring when it is back")
                 self._watch.touch("waiting for a lost parameter server")
                 gc.collect()  # the old session's variables on the PS that survived

@@ -26,8 +26,6 @@ class Generation:
         key = keys.generation(self._run)
         document = self._data.get_json(key)
         if document is None:
-            raise SupersededError(
-                f"{self._data.url(key)} is not there: nothing says that generation {self.number} holds the run"
-            )
+            raise SupersededError(f"{self._data.url(key)} is not there: nothing says that generation {self.number} holds the run")
         if document.get("generation") != self.number:
             raise SupersededError(f"generation {document.get('generation')} holds the run, this is generation {self.number}: it ends")

@@ -76,9 +76,7 @@ class Records:
         names = [self._taken] if self._taken else list(self._info)
         nested = [name for name in names if isinstance(self._info[name], Mapping)]
         if nested:
-            raise UserError(
-                f"the dataset's feature {nested[0]!r} is nested, a serving signature is not: flatten it in the builder"
-            )
+            raise UserError(f"the dataset's feature {nested[0]!r} is nested, a serving signature is not: flatten it in the builder")
         return {name: tf.TensorSpec([None, *self._info[name].shape], self._info[name].tf_dtype, name=name) for name in names}
 
     def input_spec(self) -> Any:
@@ -132,9 +130,7 @@ def check(user: UserModel, model: Any, loss: Callable[[Any, Any], Any], records:
     if all(gradient is None for gradient in gradients):
         raise UserError(f"{user.name}: no weight of the model has an influence on the loss")
     if losses.shape.rank is not None and losses.shape.rank > 1:
-        raise UserError(
-            f"{user.name}: the loss has shape {list(losses.shape)} for {batch_size} labels: one vector an example is wanted"
-        )
+        raise UserError(f"{user.name}: the loss has shape {list(losses.shape)} for {batch_size} labels: one vector an example is wanted")
     width = getattr(outputs, "shape", [None])[-1]
     if records.classes is not None and width is not None and width < records.classes:
         raise UserError(f"{user.name}: the model has {width} outputs, the dataset's labels are {records.classes} classes")
