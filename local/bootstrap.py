@@ -23,6 +23,7 @@ import sys
 import tempfile
 import threading
 import time
+import tomllib
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
@@ -41,8 +42,11 @@ STAMP = "trainyard.stamp"
 def stamp_of(checkout: Path, dev: bool) -> dict[str, Any]:
     """What decides the content of an environment. An environment made with `dev` serves without it too."""
     digest = hashlib.sha256()
-    for name in ("requirements.txt", "requirements-dev.txt", "pyproject.toml"):
+    for name in ("requirements.txt", "requirements-dev.txt"):
         digest.update((checkout / name).read_bytes() + b"\0")
+    project = tomllib.loads((checkout / "pyproject.toml").read_text(encoding="utf-8"))
+    installed = {key: project[key] for key in ("build-system", "project")} | {"setuptools": project["tool"]["setuptools"]}
+    digest.update(json.dumps(installed, sort_keys=True).encode())  # not how lint or tests are set up
     digest.update("\0".join([*SAMPLES, str(checkout)]).encode())
     return {"content": digest.hexdigest(), "dev": dev}
 
