@@ -16,11 +16,11 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
+from trainer import environment
 from trainer.errors import TrainerError
 from trainer.exit_codes import ExitCode
 
 STEPS: Final = ("prepare", "shard", "plan", "evaluate", "gate", "export")
-SUPERVISOR_PID: Final = "TRAINYARD_SUPERVISOR_PID"
 _PR_SET_PDEATHSIG: Final = 1
 
 
@@ -73,7 +73,7 @@ def _step(name: str, index: int | None) -> int:
 
 def _die_with_supervisor() -> None:
     """Has the kernel kill this process when its supervisor is gone: nobody would ship its log or end it."""
-    pid = os.environ.get(SUPERVISOR_PID)
+    pid = os.environ.get(environment.SUPERVISOR_PID)
     if not pid:
         return
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

@@ -26,6 +26,8 @@ COMPLETION_INDEX: Final = "JOB_COMPLETION_INDEX"
 S3_ACCESS_KEY: Final = "AWS_ACCESS_KEY_ID"
 S3_SECRET_KEY: Final = "AWS_SECRET_ACCESS_KEY"
 TERMINATION_LOG: Final = "TRAINYARD_TERMINATION_LOG"
+SUPERVISOR_PID: Final = "TRAINYARD_SUPERVISOR_PID"
+"""Told by a supervisor to its child, which asks the kernel to be killed when that process is gone."""
 SAMPLES: Final = "TRAINYARD_SAMPLES"
 """Folder of the sample data files; default ``<sys.prefix>/share/samples``."""
 
