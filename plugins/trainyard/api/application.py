@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import Body, Depends, FastAPI, HTTPException, Query, Request, Response, status
+from fastapi import APIRouter, Body, Depends, FastAPI, HTTPException, Query, Request, Response, status
 from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 
@@ -21,110 +21,126 @@ from trainyard.errors import ConfigError, ConflictError, NotFoundError, Trainyar
 Digest = Annotated[str, Query(pattern="^[0-9a-f]{64}$")]
 
 
+router = APIRouter()
+
+
 def make_app(deployment: Deployment | None = None) -> FastAPI:
     """The app over a deployment (None: the one that ``TRAINYARD_CONFIG`` names)."""
-    served = deployment or Deployment(owner=access.owner, teams_in_use=access.teams_in_use)
     app = FastAPI(
-        title="Trainyard", description="What the `trainyard` command asks, beside Airflow's own REST API.", docs_url=None, redoc_url=None
+        title="Trainyard", description="What the `trainyard` command asks, beside Airflow's own REST API.", docs_url=None, redoc_url=None, openapi_url=None
     )
+    app.state.deployment = deployment or Deployment(owner=access.owner, teams_in_use=access.teams_in_use)
     app.add_exception_handler(TrainyardError, _answer)
-
-    def of_dag(dag_id: str) -> Target:
-        return served.target(dag_id)
-
-    def visible(person: access.Person) -> list[Target]:
-        return served.visible(access.readable_dags(person))
-
-    Pipeline = Annotated[Target, Depends(of_dag)]
-    Visible = Annotated[list[Target], Depends(visible)]
-
-    @app.get("/me")
-    def me(person: access.Person) -> dict[str, Any]:
-        """Who is asking."""
-        return {"user": access.name_of(person)}
-
-    @app.get("/pipelines")
-    def pipelines(targets: Visible) -> dict[str, Any]:
-        """The pipelines that the caller may see and Airflow has read."""
-        known = records.dags([target.dag_id for target in targets])
-        return {"pipelines": [_pipeline(t) | known[t.dag_id] for t in targets if t.dag_id in known]}
-
-    @app.get("/runs")
-    def latest_runs(targets: Visible, limit: Annotated[int, Query(ge=1, le=200)] = 20, pipeline: str | None = None) -> dict[str, Any]:
-        """The latest runs of the pipelines that the caller may see, or of one of them."""
-        if pipeline is not None:
-            targets = [t for t in targets if pipeline in (t.pipeline.name, f"{t.tenant}/{t.pipeline.name}", t.dag_id)]
-            if not targets:
-                raise NotFoundError(f"no pipeline `{pipeline}` that you may see")
-        return {"runs": runs.board(targets, limit)}
-
-    @app.get("/resolve")
-    def resolve(targets: Visible, run: Annotated[str, Query(min_length=1, max_length=500)]) -> dict[str, Any]:
-        """The run that a person means."""
-        return runs.resolve(run, targets)
-
-    @app.get("/runs/{dag_id}/{run_id}", dependencies=[Depends(access.may_read_runs)])
-    def run(target: Pipeline, run_id: str) -> dict[str, Any]:
-        """One run: steps, progress, result."""
-        return runs.document(target, run_id)
-
-    @app.get("/runs/{dag_id}/{run_id}/logs", dependencies=[Depends(access.may_read_logs)])
-    def logs(target: Pipeline, run_id: str) -> dict[str, Any]:
-        """The replicas of a run that have a log."""
-        _existing(target, run_id)
-        return {"replicas": replica_logs.overview(target.data, target.run_name(run_id))}
-
-    @app.get("/runs/{dag_id}/{run_id}/logs/{replica}", dependencies=[Depends(access.may_read_logs)])
-    def log(target: Pipeline, run_id: str, replica: str, cursor: str = "") -> Response:
-        """Bytes of a replica's log from a cursor on; the next cursor and the state stand in the headers."""
-        row = _existing(target, run_id)
-        piece = replica_logs.read(target.data, target.run_name(run_id), replica, cursor, run_is_over=row["state"] in runs.ENDED)
-        headers = {"Trainyard-Cursor": piece.cursor, "Trainyard-State": piece.state, "X-Content-Type-Options": "nosniff"}
-        return Response(piece.data, media_type="text/plain; charset=utf-8", headers=headers)
-
-    @app.get("/models")
-    def all_models(targets: Visible) -> dict[str, Any]:
-        """The models of every pipeline that the caller may see."""
-        return {"models": [models.overview(target) for target in targets]}
-
-    @app.get("/models/{dag_id}", dependencies=[Depends(access.may_read_results)])
-    def pipeline_models(target: Pipeline) -> dict[str, Any]:
-        """The versions of a pipeline's model."""
-        return models.overview(target)
-
-    @app.get("/models/{dag_id}/{version}", dependencies=[Depends(access.may_read_results)])
-    def model_files(target: Pipeline, version: str) -> dict[str, Any]:
-        """The files of one version (a number, or ``champion``), with links that are good for minutes."""
-        return models.files(target, version)
-
-    @app.post("/packages/{dag_id}", dependencies=[Depends(access.may_trigger)])
-    async def publish(request: Request, person: access.Person, target: Pipeline, sha256: Digest) -> dict[str, Any]:
-        """Publishes the wheel in the body as the newest of the pipeline's package."""
-        # Every pipeline that names the package will train the new code: whoever publishes must be allowed to change each of them.
-        users = [
-            p for p in target.settings.pipelines_of(target.tenant) if p.model.package and p.model.package == target.pipeline.model.package
-        ]
-        for user in users:
-            dag_id = names.dag_id(target.tenant, user.name)
-            if not await run_in_threadpool(access.may_edit, person, dag_id, access.owner(dag_id)):
-                raise HTTPException(status.HTTP_403_FORBIDDEN, f"the package is also trained by `{user.name}`, which you may not change")
-        data = bytearray()
-        async for piece in request.stream():
-            data += piece
-            if len(data) > MAX_BYTES:
-                raise HTTPException(
-                    status.HTTP_413_CONTENT_TOO_LARGE, f"a wheel has at most {MAX_BYTES} bytes: keep data out of the package"
-                )
-        return await run_in_threadpool(packages.publish, target, bytes(data), sha256, access.name_of(person))
-
-    @app.post("/local/{dag_id}", dependencies=[Depends(access.may_trigger), Depends(access.may_read_results)])
-    def local_run(
-        target: Pipeline, version: Annotated[str | None, Body()] = None, values: Annotated[dict[str, Any] | None, Body()] = None
-    ) -> dict[str, Any]:
-        """What one process of the caller's own needs to train on the real shards."""
-        return local_runs.describe(target, version, values or {})
-
+    app.include_router(router)
     return app
+
+
+def _of_dag(dag_id: str, request: Request) -> Target:
+    return request.app.state.deployment.target(dag_id)
+
+
+def _visible(person: access.Person, request: Request) -> list[Target]:
+    return request.app.state.deployment.visible(access.readable_dags(person))
+
+
+Pipeline = Annotated[Target, Depends(_of_dag)]
+"""The pipeline behind the DAG in the path."""
+Visible = Annotated[list[Target], Depends(_visible)]
+"""The pipelines that the caller may see."""
+
+
+@router.get("/me")
+def me(person: access.Person) -> dict[str, Any]:
+    """Who is asking."""
+    return {"user": access.name_of(person)}
+
+
+@router.get("/pipelines")
+def pipelines(targets: Visible) -> dict[str, Any]:
+    """The pipelines that the caller may see and Airflow has read."""
+    known = records.dags([target.dag_id for target in targets])
+    return {"pipelines": [_pipeline(t) | known[t.dag_id] for t in targets if t.dag_id in known]}
+
+
+@router.get("/runs")
+def latest_runs(targets: Visible, limit: Annotated[int, Query(ge=1, le=200)] = 20, pipeline: str | None = None) -> dict[str, Any]:
+    """The latest runs of the pipelines that the caller may see, or of one of them."""
+    if pipeline is not None:
+        targets = [t for t in targets if pipeline in (t.pipeline.name, f"{t.tenant}/{t.pipeline.name}", t.dag_id)]
+        if not targets:
+            raise NotFoundError(f"no pipeline `{pipeline}` that you may see")
+    return {"runs": runs.board(targets, limit)}
+
+
+@router.get("/resolve")
+def resolve(targets: Visible, run: Annotated[str, Query(min_length=1, max_length=500)]) -> dict[str, Any]:
+    """The run that a person means."""
+    return runs.resolve(run, targets)
+
+
+@router.get("/runs/{dag_id}/{run_id}", dependencies=[Depends(access.may_read_runs)])
+def run(target: Pipeline, run_id: str) -> dict[str, Any]:
+    """One run: steps, progress, result."""
+    return runs.document(target, run_id)
+
+
+@router.get("/runs/{dag_id}/{run_id}/logs", dependencies=[Depends(access.may_read_logs)])
+def logs(target: Pipeline, run_id: str) -> dict[str, Any]:
+    """The replicas of a run that have a log."""
+    _existing(target, run_id)
+    return {"replicas": replica_logs.overview(target.data, target.run_name(run_id))}
+
+
+@router.get("/runs/{dag_id}/{run_id}/logs/{replica}", dependencies=[Depends(access.may_read_logs)])
+def log(target: Pipeline, run_id: str, replica: str, cursor: str = "") -> Response:
+    """Bytes of a replica's log from a cursor on; the next cursor and the state stand in the headers."""
+    row = _existing(target, run_id)
+    piece = replica_logs.read(target.data, target.run_name(run_id), replica, cursor, run_is_over=row["state"] in runs.ENDED)
+    headers = {"Trainyard-Cursor": piece.cursor, "Trainyard-State": piece.state, "X-Content-Type-Options": "nosniff"}
+    return Response(piece.data, media_type="text/plain; charset=utf-8", headers=headers)
+
+
+@router.get("/models")
+def all_models(targets: Visible) -> dict[str, Any]:
+    """The models of every pipeline that the caller may see."""
+    return {"models": [models.overview(target) for target in targets]}
+
+
+@router.get("/models/{dag_id}", dependencies=[Depends(access.may_read_results)])
+def pipeline_models(target: Pipeline) -> dict[str, Any]:
+    """The versions of a pipeline's model."""
+    return models.overview(target)
+
+
+@router.get("/models/{dag_id}/{version}", dependencies=[Depends(access.may_read_results)])
+def model_files(target: Pipeline, version: str) -> dict[str, Any]:
+    """The files of one version (a number, or ``champion``), with links that are good for minutes."""
+    return models.files(target, version)
+
+
+@router.post("/packages/{dag_id}", dependencies=[Depends(access.may_trigger)])
+async def publish(request: Request, person: access.Person, target: Pipeline, sha256: Digest) -> dict[str, Any]:
+    """Publishes the wheel in the body as the newest of the pipeline's package."""
+    # Every pipeline that names the package will train the new code: whoever publishes must be allowed to change each of them.
+    users = [p for p in target.settings.pipelines_of(target.tenant) if p.model.package and p.model.package == target.pipeline.model.package]
+    for user in users:
+        dag_id = names.dag_id(target.tenant, user.name)
+        if not await run_in_threadpool(access.may_edit, person, dag_id, access.owner(dag_id)):
+            raise HTTPException(status.HTTP_403_FORBIDDEN, f"the package is also trained by `{user.name}`, which you may not change")
+    data = bytearray()
+    async for piece in request.stream():
+        data += piece
+        if len(data) > MAX_BYTES:
+            raise HTTPException(status.HTTP_413_CONTENT_TOO_LARGE, f"a wheel has at most {MAX_BYTES} bytes: keep data out of the package")
+    return await run_in_threadpool(packages.publish, target, bytes(data), sha256, access.name_of(person))
+
+
+@router.post("/local/{dag_id}", dependencies=[Depends(access.may_trigger), Depends(access.may_read_results)])
+def local_run(
+    target: Pipeline, version: Annotated[str | None, Body()] = None, values: Annotated[dict[str, Any] | None, Body()] = None
+) -> dict[str, Any]:
+    """What one process of the caller's own needs to train on the real shards."""
+    return local_runs.describe(target, version, values or {})
 
 
 def _existing(target: Target, run_id: str) -> dict[str, Any]:

@@ -99,6 +99,8 @@ def _common(target: Target, row: dict[str, Any], *, ask_store: bool = True) -> d
     if ask_store:
         # A run that was cleared after its end has a result of its past: it says nothing while the run goes on again.
         result = target.data.get_json(keys.run_result(name)) if ended else None
+        if result and row["state"] == "success" and result["outcome"] in ("failed", "cancelled"):
+            result = None
         if row["partition_key"] is None:
             spec = target.data.get_json(keys.spec(name))
     version = row["partition_key"] or (spec["dataset"]["version"] if spec else None)

@@ -59,7 +59,8 @@ def _inspect_archive(archive: zipfile.ZipFile, package: str) -> None:
         raise ConfigError("the wheel does not say its name: make it with `trainyard publish`")
     if name.replace("-", "_") != package:
         raise ConfigError(f"this is a wheel of `{name}`, not of `{package}`")
-    archive.testzip()  # also reads every byte against its checksum
+    if (damaged := archive.testzip()) is not None:
+        raise ConfigError(f"the wheel's `{damaged}` does not match its checksum: publish again")
 
 
 def _is_link(entry: zipfile.ZipInfo) -> bool:

@@ -36,8 +36,7 @@ def up(state: State = None, extra: Extra = None, as_json: JsonOption = False) ->
     """
     out = Output(as_json=as_json)
     folder = places.state_folder(state)
-    code = _stack(["up", "--state", str(folder), *(extra or [])], out)
-    if code:
+    if _stack(["up", "--state", str(folder), *(extra or [])], out):
         raise typer.Exit(Exit.RUN_FAILED)
     platform = places.running_platform(folder)
     if platform and "airflow" in platform:
@@ -132,6 +131,7 @@ def sync(
         os.environ.setdefault(name, value)  # what the platform's own processes are told
     os.environ.setdefault("TRAINYARD_CONFIG", str(places.config_folder()))
     from trainyard.settings import load
+    from trainyard.upkeep.sync import needs_restart
     from trainyard.upkeep.sync import sync as make_so
 
     changes = make_so(load(os.environ["TRAINYARD_CONFIG"]), folder, dry_run)
@@ -139,6 +139,14 @@ def sync(
     out.table(["what", "action", "detail"], [[c.what, c.action, c.detail] for c in changes])
     if not changes:
         out.line("nothing differs")
+    if dry_run or not needs_restart(changes):
+        return
+    if platform and platform.get("phase") == "up":
+        out.remark("Airflow reads some of it only at its start: restarting it (what trains goes on)")
+        if _stack(["restart", "airflow", "--state", str(folder)], out):
+            raise typer.Exit(Exit.RUN_FAILED)
+    elif platform is None:
+        out.remark("Airflow reads some of it only at its start: restart its scheduler, DAG processor and API server")
 
 
 def init(
