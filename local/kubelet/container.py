@@ -82,9 +82,8 @@ class Container:
         started, ended = _read(self.folder / "state.json"), _read(self.folder / "exit.json")
         if started is None and ended is None:
             return False
-        if ended is None or ended.get("runtimeEnded"):
-            unknown = {"exitCode": _KILLED, "reason": UNKNOWN, "message": KUBELET_ENDED}
-            ended = {**(ended or {}), "startedAt": (started or {}).get("startedAt"), **unknown}
+        if ended is None:
+            ended = {"startedAt": (started or {}).get("startedAt"), "runtimeEnded": True}
         if started:
             self.shown.container_id = f"processes://{started['process']['pid']}"
         self._terminated(ended, out_of_memory=False)
@@ -92,9 +91,12 @@ class Container:
 
     def recover_without_record(self) -> None:
         """After a restart of the kubelet: the API shows it started, and no record of it is left."""
-        self._terminated({"exitCode": _KILLED, "reason": UNKNOWN, "message": KUBELET_ENDED}, out_of_memory=False)
+        self._terminated({"runtimeEnded": True}, out_of_memory=False)
 
     def _terminated(self, record: Json, out_of_memory: bool) -> None:
+        if record.get("runtimeEnded"):
+            # What the container did about a TERM that nobody meant for it says nothing about its work.
+            record = {**record, "exitCode": _KILLED, "reason": UNKNOWN, "message": KUBELET_ENDED}
         code = int(record["exitCode"])
         reason = record.get("reason") or ("Completed" if code == 0 else "Error")
         if out_of_memory:

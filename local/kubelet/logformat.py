@@ -1,6 +1,6 @@
 """A container's log file as the CRI defines it: `<RFC 3339 time> <stdout|stderr> <F|P> <text>`, one entry a line.
 
-`P` marks a part of a line longer than 16 KiB. This module writes and parses entries; logs.py selects them for `kubectl logs`.
+`P` marks a part of a line: of one longer than 16 KiB, or of a last line that was never ended (as containerd has it). This module writes and parses entries; logs.py selects them for `kubectl logs`.
 Standard library only: the shims use it.
 """
 
@@ -71,10 +71,10 @@ class LineWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Write what came without a line end, and close."""
+        """Write what came without a line end, as a part, so that a reader adds none; and close."""
         for stream, rest in self._rest.items():
             if rest:
-                self._append(f"{timestamp(time.time_ns())} {stream} F ".encode() + rest + b"\n")
+                self._append(f"{timestamp(time.time_ns())} {stream} P ".encode() + rest + b"\n")
         os.close(self._fd)
 
 

@@ -1,0 +1,18 @@
+"""The fixture of the gang's tests; each of their files imports it, since a second conftest.py in this folder cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from kubernetes import client as k8s
+
+from tests.cluster.gang_support import GangTenant, gang_profile, make_tenant
+from tests.cluster.support import Profile
+from tests.fixtures.s3 import S3Server
+
+
+@pytest.fixture(scope="module")
+def tenant(cluster: tuple[str, Profile], cluster_api: k8s.ApiClient, s3_server: S3Server) -> Iterator[GangTenant]:
+    """A tenant of the module's own."""
+    yield from make_tenant(cluster_api, gang_profile(cluster[1].embedded), s3_server)
