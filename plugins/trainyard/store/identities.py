@@ -61,7 +61,17 @@ def export_policy(buckets: Buckets) -> dict[str, Any]:
 def upkeep_policy(data_buckets: list[str]) -> dict[str, Any]:
     """``clean_up``: what belongs to runs, of every tenant."""
     listed = sorted(data_buckets)
-    return _policy(_statement(["s3:ListBucket"], *listed), _statement(_WRITE, *(f"{bucket}/runs/*" for bucket in listed)))
+    # SeaweedFS knows no action of its own for the list of multipart uploads: of the actions it takes, List* alone allows it (measured).
+    return _policy(_statement(["s3:List*"], *listed), _statement(_WRITE, *(f"{bucket}/runs/*" for bucket in listed)))
+
+
+def _lists(policy: dict[str, Any]) -> dict[str, Any]:
+    """The policy with every one-element list as a list: servers give those back as the element."""
+    statements = [
+        {key: [value] if key in ("Action", "Resource") and isinstance(value, str) else value for key, value in statement.items()}
+        for statement in policy["Statement"]
+    ]
+    return {**policy, "Statement": statements}
 
 
 class IdentityServer:
@@ -117,7 +127,7 @@ class IdentityServer:
                 if code_of(error) in ("NoSuchEntity", "NoSuchEntityException"):
                     return None
                 raise
-        return json.loads(document) if isinstance(document, str) else document
+        return _lists(json.loads(document) if isinstance(document, str) else document)
 
     def set_policy(self, user: str, policy: Mapping[str, Any]) -> None:
         """What the identity may, in place of what it might before."""

@@ -2,6 +2,7 @@
 
 Conditional writes are never repeated by the client underneath: a PUT whose answer was lost may have been done, and the repetition
 would then be refused as if by another writer. Such a write raises UnavailableError and the caller reads what is there.
+An ETag is a digest of the bytes: a document that is to be moved by compare-and-swap needs a value that never comes back.
 """
 
 from __future__ import annotations
