@@ -30,6 +30,11 @@ may_read_results = requires_access_dag(method="GET", access_entity=DagAccessEnti
 may_trigger = requires_access_dag(method="POST", access_entity=DagAccessEntity.RUN)
 
 
+def may_see(person: BaseUser, dag_id: str, team: str) -> bool:
+    """Whether ``person`` could see a DAG of ``team`` that Airflow has not read yet."""
+    return get_auth_manager().is_authorized_dag(method="GET", details=DagDetails(id=dag_id, team_name=team), user=person)
+
+
 def may_edit(person: BaseUser, dag_id: str, team: str | None) -> bool:
     """Whether ``person`` may change what the DAG does, as publishing its code does."""
     return get_auth_manager().is_authorized_dag(method="PUT", details=DagDetails(id=dag_id, team_name=team), user=person)

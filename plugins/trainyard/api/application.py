@@ -27,7 +27,11 @@ router = APIRouter()
 def make_app(deployment: Deployment | None = None) -> FastAPI:
     """The app over a deployment (None: the one that ``TRAINYARD_CONFIG`` names)."""
     app = FastAPI(
-        title="Trainyard", description="What the `trainyard` command asks, beside Airflow's own REST API.", docs_url=None, redoc_url=None, openapi_url=None
+        title="Trainyard",
+        description="What the `trainyard` command asks, beside Airflow's own REST API.",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
     )
     app.state.deployment = deployment or Deployment(owner=access.owner, teams_in_use=access.teams_in_use)
     app.add_exception_handler(TrainyardError, _answer)
@@ -56,10 +60,12 @@ def me(person: access.Person) -> dict[str, Any]:
 
 
 @router.get("/pipelines")
-def pipelines(targets: Visible) -> dict[str, Any]:
-    """The pipelines that the caller may see and Airflow has read."""
+def pipelines(targets: Visible, person: access.Person, request: Request) -> dict[str, Any]:
+    """The pipelines that the caller may see; ``pending`` names those that Airflow has still to read (a minute after they were written)."""
     known = records.dags([target.dag_id for target in targets])
-    return {"pipelines": [_pipeline(t) | known[t.dag_id] for t in targets if t.dag_id in known]}
+    everything = request.app.state.deployment.targets().values()
+    pending = [t.pipeline.name for t in everything if t.dag_id not in known and access.may_see(person, t.dag_id, t.tenant)]
+    return {"pipelines": [_pipeline(t) | known[t.dag_id] for t in targets if t.dag_id in known], "pending": sorted(pending)}
 
 
 @router.get("/runs")

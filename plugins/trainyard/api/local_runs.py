@@ -8,7 +8,7 @@ from typing import Any
 
 from trainyard.api.deployment import Target
 from trainyard.contract import keys
-from trainyard.errors import NotFoundError
+from trainyard.errors import ConfigError, NotFoundError, RefusedError
 
 LINK_SECONDS = 60 * 60
 """Life of a link to a shard: an hour for a laptop's line to fetch them all."""
@@ -24,7 +24,11 @@ def describe(target: Target, version: str | None, values: dict[str, Any]) -> dic
     from trainyard.pipelines.spec import local_run_spec  # with Airflow's parse-time imports: not for processes that only load the app
 
     now = datetime.now(UTC)
-    spec = local_run_spec(target.settings, target.pipeline, version=version, values=values, run_id=f"local__{now:%Y%m%dT%H%M%S}", now=now)
+    run_id = f"local__{now:%Y%m%dT%H%M%S}"
+    try:
+        spec = local_run_spec(target.settings, target.pipeline, version=version, values=values, run_id=run_id, now=now)
+    except RefusedError as e:
+        raise ConfigError(str(e)) from e  # of the values, not of the person
     document = spec.model_dump(mode="json")
     dataset = document["dataset"]
     root = keys.dataset_root(dataset["name"], dataset["version"], dataset["layout"])

@@ -6,7 +6,8 @@ Every failure leaves as one of :mod:`trainyard.errors` with the server's own wor
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -160,7 +161,23 @@ class Client:
         return dict(self.json("GET", "/trainyard/me"))
 
     def pipelines(self) -> list[dict[str, Any]]:
+        """The pipelines that the person may see and Airflow has read."""
         return list(self.json("GET", "/trainyard/pipelines")["pipelines"])
+
+    def pipelines_with(self, name: str, *, waiting: Callable[[], None], limit_s: float = 120.0) -> list[dict[str, Any]]:
+        """The same, after Airflow has read the pipeline ``name`` if it is about to; ``waiting`` is called once if that takes time.
+
+        Airflow reads a new file within seconds of its start, on a busy machine within a minute.
+        """
+        deadline, told = time.monotonic() + limit_s, False
+        while True:
+            found = self.json("GET", "/trainyard/pipelines")
+            if name.rpartition("/")[2] not in found["pending"] or time.monotonic() > deadline:
+                return list(found["pipelines"])
+            if not told:
+                told = True
+                waiting()
+            time.sleep(1)
 
     def runs(self, pipeline: str | None, limit: int) -> list[dict[str, Any]]:
         params = {"limit": limit} | ({"pipeline": pipeline} if pipeline else {})

@@ -46,7 +46,7 @@ def run(
     """Train a pipeline on a dataset version."""
     out = Output(as_json=as_json)
     with connected() as client:
-        known = client.pipelines()
+        known = client.pipelines_with(pipeline, waiting=lambda: out.remark(f"waiting until Airflow has read the pipeline `{pipeline}`"))
         chosen = choosing.pipeline(pipeline, known)
         values = _values(client, chosen, set_)
         if version:
