@@ -9,7 +9,8 @@
     loop         schedules closures, counts steps, saves, reports
     checkpoints  TensorFlow's files in S3, marker last
     plan · generation · progress · runtime · quiet · stall · peers    what each of them says
-    user_model · objective · optimizers · records · training_step     what the user gives, turned into one training step
+    user_model · objective · optimizers · records · proof · training_step    what the user gives, turned into one training step
+    evaluation · saved_model    what comes of it
 
-It is kept small: the engine that replaces it keeps the neighbours (user_model, objective, records, peers, progress).
+It is kept small: the engine that replaces it keeps the neighbours (user_model, objective, records, proof, peers, progress).
 """

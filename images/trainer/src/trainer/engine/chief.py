@@ -9,12 +9,13 @@ import gc
 import json
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from trainer import code
 from trainer.data.reading import read_shards
-from trainer.engine import loop, objective, peers, records, runtime, session, user_model
+from trainer.engine import loop, peers, proof, runtime, session
 from trainer.engine import plan as plans
 from trainer.engine.checkpoints import Checkpoints
 from trainer.engine.generation import Generation
@@ -22,7 +23,6 @@ from trainer.engine.progress import Meter, Publisher, Stop
 from trainer.engine.stall import Watch
 from trainer.environment import CHIEF, PS, WORKER, Gang
 from trainer.errors import PeersMissingError, SupersededError
-from trainer.spec import RunSpec
 from trainer.steps.context import Context
 from trainer.storage import keys
 from trainer.storage.objects import encode
@@ -49,30 +49,18 @@ def run(context: Context, gang: Gang, threads: int, say: Callable[[str], None]) 
     plan = plans.load(context)
     code.install(context.data, spec.code, context.work)
     runtime.start(threads)
-    user, transform = prove(spec, plan.features)
+    # Its weights are not needed any more: those that are trained live on the parameter servers.
+    proved = replace(proof.prove(spec, plan.features), model=None)
     say(f"the model {spec.model.build} takes a batch; {plan.steps} steps over {plan.train_examples} examples")
     others = dict(gang.peers())
     peers.wait_for(others, began + spec.training.start_deadline_s, say)
     presence.close()
 
-    chief = _Chief(context, gang, plan, user, transform, generation, say)
+    chief = _Chief(context, gang, plan, proved, generation, say)
     step, loss = chief.train(others)
     RESULT.write_bytes(encode({"checkpoint_step": step, "loss": loss}))
     untold = session.say_done(gang.addresses, json.dumps({"generation": gang.generation, "step": step}))
     say(f"done: step {step}" + (f"; could not be told: {', '.join(untold)}" if untold else ""))
-
-
-def prove(spec: RunSpec, features: Mapping[str, Any]) -> tuple[user_model.UserModel, Callable[[Any], Any]]:
-    """Builds the model in this process and traces one step: the user's mistakes show before a replica is waited for.
-
-    Raises:
-        UserError: the model cannot be built, or cannot take a batch of the dataset.
-    """
-    user = user_model.find(spec.model.build)
-    taking = records.Records(features, user)
-    model = user_model.make(user, spec.model.config)
-    records.check(user, model, objective.of(model, user).loss, taking, spec.training.batch_size)
-    return user, taking.transform
 
 
 class _Chief:
@@ -83,13 +71,11 @@ class _Chief:
         context: Context,
         gang: Gang,
         plan: plans.Plan,
-        user: user_model.UserModel,
-        transform: Callable[[Any], Any],
+        proved: proof.Proved,
         generation: Generation,
         say: Callable[[str], None],
     ) -> None:
-        self._context, self._spec, self._gang, self._plan, self._user, self._say = context, context.spec, gang, plan, user, say
-        self._transform = transform
+        self._context, self._spec, self._gang, self._plan, self._proved, self._say = context, context.spec, gang, plan, proved, say
         self._generation = generation
         self._checkpoints = Checkpoints(context.data, context.spec, generation, context.work / "checkpoints", say)
         self._watch = Watch()
@@ -131,7 +117,13 @@ class _Chief:
         self._watch.touch("connecting to the replicas and tracing the model")
         addresses = {role: self._gang.addresses[role] for role in (CHIEF, PS, WORKER)}
         current = session.Session(
-            addresses, self._user, spec.model.config, training.optimizer, training.learning_rate, self._dataset(self._saved), spec.seed
+            addresses,
+            self._proved.user,
+            spec.model.config,
+            training.optimizer,
+            training.learning_rate,
+            self._dataset(self._saved),
+            spec.seed,
         )
         self._watch.touch("restoring the newest checkpoint")
         found = self._checkpoints.restore(current.restore)
@@ -174,7 +166,7 @@ class _Chief:
                 spec.training.batch_size,
                 seed=seed,
                 repeat=True,
-                transform=self._transform,
+                transform=self._proved.records.transform,
                 threads=threads,
             )
 

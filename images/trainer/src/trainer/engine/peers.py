@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import struct
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -50,7 +51,7 @@ class Presence:
     """Listens on the chief's own port until TensorFlow's server takes it over, so that peers see a chief that is still importing.
 
     A chief restarted in place needs longer to import TensorFlow than its peers wait for a chief that is gone: without this they would
-    all end although the chief is back. Connections are read until the peer closes, so that no closed socket of ours blocks the port.
+    all end although the chief is back.
     """
 
     def __init__(self, address: str) -> None:
@@ -67,7 +68,11 @@ class Presence:
                 connection, _ = self._socket.accept()
             except OSError:  # closed by us
                 return
-            threading.Thread(target=_drain, args=(connection,), daemon=True).start()
+            with connection, contextlib.suppress(OSError):
+                # A poll closes at once, and its end is awaited: whoever closes first keeps the dead connection. One that stays is reset.
+                connection.settimeout(0.5)
+                connection.recv(1)
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
     def close(self) -> None:
         """Gives the port up. To be called just before the strategy is made."""
@@ -76,10 +81,3 @@ class Presence:
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
         self._thread.join(2)
-
-
-def _drain(connection: socket.socket) -> None:
-    with connection, contextlib.suppress(OSError):
-        connection.settimeout(5)
-        while connection.recv(4096):
-            pass

@@ -7,7 +7,7 @@ there is) is taken, uint8 scaled to [0, 1], all as float32.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from trainer.engine.user_model import UserModel, blame_user
@@ -102,35 +102,3 @@ def scaled(value: Any) -> Any:
 
 def _names(info: Any) -> str:
     return ", ".join(sorted(info)) if isinstance(info, Mapping) else f"a single {type(info).__name__}"
-
-
-def check(user: UserModel, model: Any, loss: Callable[[Any, Any], Any], records: Records, batch_size: int) -> None:
-    """Traces one step on a batch of the declared shapes, computing nothing: wrong shapes and dtypes show here, in a second.
-
-    Raises:
-        UserError: the model cannot take such a batch, or has nothing to train, or too few outputs for the classes.
-    """
-    import tensorflow as tf
-
-    one = records.input_spec()
-    x = tf.nest.map_structure(lambda spec: tf.TensorSpec([batch_size, *spec.shape], spec.dtype), one)
-    shapes = tf.nest.map_structure(lambda spec: f"{spec.dtype.name}{list(spec.shape)}", x)
-
-    def step(x: Any, y: Any) -> Any:
-        with tf.GradientTape() as tape:
-            outputs = model(x, training=True)
-            losses = loss(y, outputs)
-            total = tf.reduce_mean(losses)
-        return outputs, losses, tape.gradient(total, model.trainable_variables)
-
-    with blame_user(f"{user.name}: one step on a batch of {shapes}"):
-        outputs, losses, gradients = tf.function(step).get_concrete_function(x, tf.TensorSpec([batch_size], tf.int64)).structured_outputs
-    if not model.trainable_variables:
-        raise UserError(f"{user.name}: the model has no trainable weights")
-    if all(gradient is None for gradient in gradients):
-        raise UserError(f"{user.name}: no weight of the model has an influence on the loss")
-    if losses.shape.rank is not None and losses.shape.rank > 1:
-        raise UserError(f"{user.name}: the loss has shape {list(losses.shape)} for {batch_size} labels: one vector an example is wanted")
-    width = getattr(outputs, "shape", [None])[-1]
-    if records.classes is not None and width is not None and width < records.classes:
-        raise UserError(f"{user.name}: the model has {width} outputs, the dataset's labels are {records.classes} classes")

@@ -11,22 +11,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from trainer.engine.objective import Objective
-from trainer.engine.records import Records
-from trainer.engine.user_model import UserModel, blame_user
+from trainer.engine.proof import Proved
+from trainer.engine.user_model import blame_user
 from trainer.errors import UserError
 
 TOLERANCE: Final = 1e-3
 """Of the loaded model's outputs against the model's own; float32 kernels differ far less."""
 
 
-def export(model: Any, user: UserModel, objective: Objective, records: Records, folder: Path) -> None:
+def export(proved: Proved, folder: Path) -> None:
     """Writes the SavedModel into ``folder``.
 
     Raises:
         UserError: the model or ``preprocess`` cannot be traced for a batch of raw records.
     """
     import tensorflow as tf
+
+    model, objective, records = proved.model, proved.objective, proved.records
 
     class Served(tf.Module):
         """What is saved: the weights and one function."""
@@ -42,12 +43,12 @@ def export(model: Any, user: UserModel, objective: Objective, records: Records, 
             return {name: tf.nn.softmax(outputs) if objective.outputs == "logits" else outputs, "class": tf.argmax(outputs, -1)}
 
     served = Served()
-    with blame_user(f"{user.name}: exporting the model"):
+    with blame_user(f"{proved.user.name}: exporting the model"):
         signature = served.serve.get_concrete_function(**records.signature())
         tf.saved_model.save(served, str(folder), signatures={"serving_default": signature})
 
 
-def prove(folder: Path, features: Mapping[str, Any], expected: Any, objective: Objective, user: UserModel) -> None:
+def prove(proved: Proved, folder: Path, features: Mapping[str, Any], expected: Any) -> None:
     """Loads what was written and compares it with the model's own outputs on one batch of raw records.
 
     Raises:
@@ -55,6 +56,7 @@ def prove(folder: Path, features: Mapping[str, Any], expected: Any, objective: O
     """
     import tensorflow as tf
 
+    objective = proved.objective
     loaded = tf.saved_model.load(str(folder)).signatures["serving_default"]
     given = {name: features[name] for name in loaded.structured_input_signature[1]}
     found = loaded(**given)["scores" if objective.outputs == "scores" else "probabilities"]
@@ -62,6 +64,6 @@ def prove(folder: Path, features: Mapping[str, Any], expected: Any, objective: O
     difference = float(tf.reduce_max(tf.abs(tf.cast(found, tf.float32) - tf.cast(wanted, tf.float32))))
     if not difference <= TOLERANCE:
         raise UserError(
-            f"{user.name}: the exported model gives other outputs than the trained one on the same records (by {difference:.3g}): "
+            f"{proved.user.name}: the exported model gives other outputs than the trained one on the same records (by {difference:.3g}): "
             "is there something random in `preprocess` or in the model outside training?"
         )

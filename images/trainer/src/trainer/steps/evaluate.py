@@ -67,18 +67,17 @@ def _evaluate(context: Context, plan: plans.Plan, checkpoint: Marker, step: int,
     code.install(data, spec.code, context.work)
 
     from trainer.data.reading import read_shards
-    from trainer.engine import evaluation, objective, records, runtime, saved_model, user_model
+    from trainer.engine import evaluation, proof, runtime, saved_model
 
     runtime.start(threads)
-    user = user_model.find(spec.model.build)
-    taking = records.Records(plan.features, user)
-    model = user_model.make(user, spec.model.config)
-    aim = objective.of(model, user)
-    records.check(user, model, aim.loss, taking, spec.evaluation_batch_size)
+    proved = proof.prove(spec, plan.features)
+    model, taking = proved.model, proved.records
     evaluation.restore(model, prefix)
 
     batch = spec.evaluation_batch_size
-    metrics = evaluation.evaluate(model, aim, read_shards(names, plan.features, batch, transform=taking.transform, threads=threads))
+    metrics = evaluation.evaluate(
+        model, proved.objective, read_shards(names, plan.features, batch, transform=taking.transform, threads=threads)
+    )
     expected = sum(file.examples or 0 for file in plan.evaluation)
     if metrics.examples != expected:
         raise DataError(f"{metrics.examples} examples were evaluated, the plan has {expected}")
@@ -86,10 +85,10 @@ def _evaluate(context: Context, plan: plans.Plan, checkpoint: Marker, step: int,
 
     folder = context.work / "saved_model"
     shutil.rmtree(folder, ignore_errors=True)
-    saved_model.export(model, user, aim, taking, folder)
+    saved_model.export(proved, folder)
     raw = next(iter(read_shards(names, plan.features, batch, threads=threads)))
     x, _ = next(iter(read_shards(names, plan.features, batch, transform=taking.transform, threads=threads)))
-    saved_model.prove(folder, raw, model(x, training=False), aim, user)
+    saved_model.prove(proved, folder, raw, model(x, training=False))
 
     files = _upload(context, folder, wanted, step)
     values: dict[str, Any] = {

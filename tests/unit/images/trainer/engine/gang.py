@@ -11,14 +11,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.fixtures.run_spec import run_spec_document
+from tests.fixtures.s3 import S3Server, free_ports
 from trainer.spec import load
 from trainer.steps.context import Context
 from trainer.storage import keys
 from trainer.storage.client import connect
 from trainer.storage.objects import Bucket
-
-from tests.fixtures.run_spec import run_spec_document
-from tests.fixtures.s3 import S3Server, free_ports
 
 SOURCES = Path(__file__).parents[5] / "images" / "trainer" / "src"
 SAMPLES = Path(sys.prefix) / "share" / "samples"
@@ -31,7 +30,12 @@ class Run:
 
     def __init__(self, server: S3Server, folder: Path, **changes: Any) -> None:
         self.server, self.folder = server, folder
-        storage = {"endpoint": server.endpoint, "region": server.region, "bucket": server.new_bucket(), "models_bucket": server.new_bucket()}
+        storage = {
+            "endpoint": server.endpoint,
+            "region": server.region,
+            "bucket": server.new_bucket(),
+            "models_bucket": server.new_bucket(),
+        }
         self.document = run_spec_document(storage=storage, slot__cpu="1", **changes)
         os.environ.update(server.environ())
         spec = load(json.dumps(self.document))
@@ -96,7 +100,9 @@ class Gang:
             if self._supervised:
                 command = [sys.executable, "-m", "trainer.supervisor", "--", *command]
             with (folder / "log.txt").open("ab") as log:
-                self.processes[name] = subprocess.Popen(command, cwd=folder, env=environ, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+                self.processes[name] = subprocess.Popen(
+                    command, cwd=folder, env=environ, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+                )
         return self
 
     def folder(self, name: str) -> Path:
