@@ -45,8 +45,11 @@ def sync(settings: Settings, airflow_home: Path, *, dry_run: bool) -> list[Chang
         UnavailableError: the database cannot be reached or has not been made yet, with Airflow's last words.
     """
     environment = {**os.environ, "AIRFLOW__CORE__MULTI_TEAM": "True"}
-    environment.setdefault("AIRFLOW_HOME", str(airflow_home))
-    # The children of an Airflow task may not use its database; this program is nobody's task.
+    # The state folder's own Airflow, where there is one (`trainyard up`); elsewhere the one that this process was started with.
+    if (airflow_home / "airflow.cfg").is_file():
+        environment["AIRFLOW_HOME"] = str(airflow_home)
+    else:
+        environment.setdefault("AIRFLOW_HOME", str(airflow_home))
     environment["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).resolve().parents[2]), environment.get("PYTHONPATH", "")]).rstrip(
         os.pathsep
     )

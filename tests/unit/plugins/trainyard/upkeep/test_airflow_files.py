@@ -1,0 +1,145 @@
+"""Bundle folders, users, passwords and the settings that name them."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests.unit.plugins.trainyard.upkeep.conftest import changed, with_tenants
+from trainyard.settings import Settings
+from trainyard.upkeep.airflow_files import AirflowFiles
+from trainyard.upkeep.changes import Change, needs_restart
+
+
+@pytest.fixture
+def dags(tmp_path: Path) -> Path:
+    folder = tmp_path / "dags"
+    (folder / "platform").mkdir(parents=True)
+    (folder / "training_dag.py").write_text("# the training DAGs\n")
+    return folder
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    return tmp_path / "var"
+
+
+def sync(settings: Settings, state: Path, dags: Path, *, dry_run: bool = False) -> list[Change]:
+    return list(AirflowFiles(settings, state, dags).sync(dry_run=dry_run))
+
+
+def read(path: Path) -> dict[str, str]:
+    found: dict[str, str] = json.loads(path.read_text())
+    return found
+
+
+def test_everything_is_made_once(settings: Settings, state: Path, dags: Path) -> None:
+    changes = sync(settings, state, dags)
+    assert {change.action for change in changes} == {"create"}
+    assert needs_restart(changes)
+    assert sync(settings, state, dags) == []
+    for tenant in ("vision", "tabular"):
+        assert (state / "bundles" / tenant / "training_dag.py").read_text() == "# the training DAGs\n"
+
+
+def test_a_dry_run_says_the_same_and_writes_nothing(settings: Settings, state: Path, dags: Path) -> None:
+    said = sync(settings, state, dags, dry_run=True)
+    assert not state.exists()
+    assert [(c.what, c.action) for c in said] == [(c.what, c.action) for c in sync(settings, state, dags)]
+
+
+def test_each_tenant_is_a_bundle_of_its_own_team(settings: Settings, state: Path, dags: Path) -> None:
+    sync(settings, state, dags)
+    environment = read(state / "airflow" / "trainyard.env.json")
+    assert environment["AIRFLOW__CORE__MULTI_TEAM"] == "True"
+    bundles = json.loads(environment["AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST"])
+    assert [(b["name"], b["team_name"], b["kwargs"]["path"]) for b in bundles] == [
+        (tenant, tenant, str(state / "bundles" / tenant)) for tenant in ("tabular", "vision")
+    ]
+    # Two bundles that share a parent folder would both have every DAG in it.
+    paths = [Path(b["kwargs"]["path"]) for b in bundles]
+    assert not any(a != b and a in b.parents for a in paths for b in paths)
+
+
+def test_the_platform_is_a_bundle_when_it_has_dags(settings: Settings, state: Path, dags: Path) -> None:
+    (dags / "platform" / "reap_stray_jobs_dag.py").write_text("")
+    sync(settings, state, dags)
+    bundles = json.loads(read(state / "airflow" / "trainyard.env.json")["AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST"])
+    assert (bundles[-1]["name"], bundles[-1]["team_name"], bundles[-1]["kwargs"]["path"]) == (
+        "platform",
+        "platform",
+        str(dags / "platform"),
+    )
+
+
+def test_airflow_reads_what_we_write(settings: Settings, state: Path, dags: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sync(settings, state, dags)
+    for name, value in read(state / "airflow" / "trainyard.env.json").items():
+        monkeypatch.setenv(name, value)
+    from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
+
+    users = {user.username: (user.role, user.teams) for user in SimpleAuthManager.get_users()}
+    assert users == {
+        "admin": ("admin", []),
+        "alice": ("user", ["vision"]),
+        "bob": ("user", ["vision"]),
+        "carol": ("user", ["tabular"]),
+        "dave": ("viewer", ["tabular"]),
+    }
+    passwords = SimpleAuthManager.get_passwords()
+    assert set(passwords) == {"alice", "bob", "carol", "dave"}
+
+
+def test_a_member_of_two_tenants_is_one_user_of_two_teams(settings: Settings, state: Path, dags: Path) -> None:
+    vision = changed(settings.tenants["vision"], members={"carol": "user"})
+    users = AirflowFiles(with_tenants(settings, vision=vision), state, dags).users()
+    assert users["carol"] == "carol:user:tabular|vision"
+
+
+def test_passwords_are_random_private_and_kept(settings: Settings, state: Path, dags: Path) -> None:
+    path = state / "airflow" / "passwords.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"admin": "made-by-the-starter"}))
+    sync(settings, state, dags)
+    first = read(path)
+    assert first["admin"] == "made-by-the-starter"
+    assert len(set(first.values())) == 5
+    assert all(len(password) >= 16 for login, password in first.items() if login != "admin")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    vision = changed(settings.tenants["vision"], members={"alice": "user", "erin": "user"})
+    changes = sync(with_tenants(settings, vision=vision), state, dags)
+    after = read(path)
+    assert set(after) == {"admin", "alice", "erin", "carol", "dave"}
+    assert {login: after[login] for login in ("admin", "alice", "carol", "dave")} == {
+        login: first[login] for login in ("admin", "alice", "carol", "dave")
+    }
+    assert {change.what for change in changes} == {"user erin", "user bob", "Airflow's settings"}
+    assert after["erin"] not in "".join(map(str, changes))
+
+
+def test_drift_of_a_bundle_is_reported_and_renewed_without_a_restart(settings: Settings, state: Path, dags: Path) -> None:
+    sync(settings, state, dags)
+    copy = state / "bundles" / "vision" / "training_dag.py"
+    copy.write_text("# edited by hand\n")
+    (change,) = sync(settings, state, dags)
+    assert (change.action, "differed" in change.detail, change.restarts_airflow) == ("update", True, False)
+    assert copy.read_text() == "# the training DAGs\n"
+
+
+def test_a_tenant_that_is_gone_leaves_the_settings_and_keeps_its_folder(settings: Settings, state: Path, dags: Path) -> None:
+    sync(settings, state, dags)
+    changes = sync(with_tenants(settings, tabular=None), state, dags)
+    assert needs_restart(changes)
+    assert (state / "bundles" / "tabular" / "training_dag.py").is_file()
+    assert "tabular" not in read(state / "airflow" / "trainyard.env.json")["AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST"]
+
+
+def test_a_settings_file_that_was_spoilt_is_written_again(settings: Settings, state: Path, dags: Path) -> None:
+    sync(settings, state, dags)
+    path = state / "airflow" / "trainyard.env.json"
+    path.write_text("{half")
+    assert [change.what for change in sync(settings, state, dags)] == ["Airflow's settings"]
+    assert "AIRFLOW__CORE__MULTI_TEAM" in read(path)

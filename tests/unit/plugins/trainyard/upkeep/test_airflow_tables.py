@@ -1,0 +1,78 @@
+"""Teams and pools in a real Airflow database."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.unit.plugins.trainyard.upkeep.conftest import changed, with_tenants
+from trainyard.errors import UnavailableError
+from trainyard.settings import Settings
+from trainyard.upkeep import airflow_tables
+from trainyard.upkeep.changes import needs_restart
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An AIRFLOW_HOME with a migrated SQLite database."""
+    folder = tmp_path_factory.mktemp("airflow")
+    lines = ["[core]", "load_examples = False", "[database]", f"sql_alchemy_conn = sqlite:///{folder}/airflow.db"]
+    lines += ["[logging]", f"base_log_folder = {folder}/logs", ""]
+    (folder / "airflow.cfg").write_text("\n".join(lines))
+    environment = {**os.environ, "AIRFLOW_HOME": str(folder)}
+    subprocess.run([sys.executable, "-m", "airflow", "db", "migrate"], env=environment, check=True, capture_output=True, timeout=300)
+    return folder
+
+
+def pools(home: Path) -> dict[str, tuple[int, str | None, bool]]:
+    """Name → slots, team, include_deferred, as the database has them."""
+    import sqlite3
+
+    with sqlite3.connect(home / "airflow.db") as connection:
+        rows = connection.execute("select pool, slots, team_name, include_deferred from slot_pool").fetchall()
+    return {name: (slots, team, bool(deferred)) for name, slots, team, deferred in rows}
+
+
+def test_teams_and_pools_follow_the_files(settings: Settings, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # An Airflow of somebody else that the shell happens to name is not touched: the state folder has one of its own.
+    monkeypatch.setenv("AIRFLOW_HOME", str(home / "somebody-else"))
+
+    said = airflow_tables.sync(settings, home, dry_run=True)
+    assert set(pools(home)) == {"default_pool"}
+
+    made = airflow_tables.sync(settings, home, dry_run=False)
+    assert made == said
+    assert {change.what for change in made} == {
+        *(f"team {name}" for name in ("platform", "tabular", "vision")),
+        *(f"pool {name}" for name in ("tenant-tabular", "tenant-vision", "platform-steps")),
+    }
+    assert needs_restart(made)
+    found = pools(home)
+    assert found["tenant-vision"] == (6, "vision", False)
+    assert found["tenant-tabular"] == (4, "tabular", False)
+    assert found["platform-steps"] == (airflow_tables.PLATFORM_SLOTS, None, False)
+
+    assert airflow_tables.sync(settings, home, dry_run=False) == []
+
+    more = with_tenants(settings, vision=changed(settings.tenants["vision"], slots=9), tabular=None)
+    (change,) = airflow_tables.sync(more, home, dry_run=False)
+    assert (change.what, change.action, change.detail) == ("pool tenant-vision", "update", "slots 6 → 9")
+    assert not needs_restart([change])
+    assert pools(home)["tenant-vision"][0] == 9
+    assert "tenant-tabular" in pools(home)
+    assert not (home / "somebody-else").exists()
+
+
+def test_a_database_that_is_not_there_is_said_in_one_line(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "airflow.cfg").write_text(
+        f"[database]\nsql_alchemy_conn = sqlite:///{tmp_path}/none.db\n[logging]\nbase_log_folder = {tmp_path}\n"
+    )
+    with pytest.raises(UnavailableError, match=rf"AIRFLOW_HOME={tmp_path}; is it migrated\?") as caught:
+        airflow_tables.sync(settings, tmp_path, dry_run=False)
+    assert "\n" not in str(caught.value)
