@@ -87,6 +87,7 @@ class HousePod(KubernetesPodOperator):
             pod = self.compose(context)
         except (ConfigError, NotFoundError) as error:
             raise AirflowFailException(str(error)) from error
+        self._choose_cluster()
         self.full_pod_spec = pod
         self.namespace = pod.metadata.namespace
         self.name = pod.metadata.name
@@ -132,15 +133,13 @@ class HousePod(KubernetesPodOperator):
                 return status.state.terminated
         return None
 
-    @cached_property
-    def client(self) -> k8s.CoreV1Api:
-        """The profile's cluster."""
+    def _choose_cluster(self) -> None:
+        # Before the provider makes its hook: it does so while it builds the pod, to label it, and keeps it.
         path = kubeconfig_path(self._profile_kubeconfig())
         if path is not None:
             self.config_file = str(path)
         else:
             self.in_cluster = True
-        return self.hook.core_v1_client
 
     def _profile_kubeconfig(self) -> str | None:
         from trainyard.settings import load_tenant
