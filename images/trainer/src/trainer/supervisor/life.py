@@ -82,7 +82,7 @@ class Life:
         for watcher in self._watchers:
             watcher.stop()
         self._output.close(deadline_s=5)
-        message = verdict.message if verdict else self._output.message() if exit_code else ""
+        message = verdict.message if verdict else self._last_words(exit_code)
         if self._gang and self._remote and not (self._terminated and exit_code):
             exit_code, message = self._tell(self._gang, self._remote, exit_code, message)
         return End(exit_code, message)
@@ -108,6 +108,10 @@ class Life:
             done = self._judge(child, code)
             if done is not None:
                 return done
+
+    def _last_words(self, exit_code: int) -> str:
+        """Why the last child ended badly, in its own words where it had some; nothing after a good end."""
+        return (self._output.message() or f"ended with {exit_code} ({describe(exit_code)}) and wrote nothing") if exit_code else ""
 
     def _judge(self, child: processes.Child, code: int) -> tuple[int, Verdict | None] | None:
         """What the end of a child means; None when it is to be started again."""
