@@ -1,0 +1,331 @@
+"""A tenant in a cluster, from its file: what ``sync`` makes, finds changed and leaves alone; what ``clean_up`` may and does."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+import secrets
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kubernetes import client as k8s
+
+from tests.cluster.support import Profile
+from tests.fixtures.run_spec import run_spec_document
+from tests.fixtures.s3 import S3Server
+from trainyard.contract import environment, keys, names
+from trainyard.contract.run_spec import RunSpec
+from trainyard.errors import RefusedError
+from trainyard.kube.pod import PodParts, as_pod, pod_template
+from trainyard.settings import Settings, Tenant, load
+from trainyard.store import Store
+from trainyard.upkeep.changes import Change
+from trainyard.upkeep.clean_up import clean_up
+from trainyard.upkeep.sync import sync_cluster
+
+CONFIG = Path(__file__).resolve().parents[2] / "config"
+RESOURCES = {"cpu": "100m", "memory": "64Mi", "ephemeral-storage": "16Mi"}
+SLEEP = ["python3", "-c", "import time; time.sleep(600)"]
+
+
+@pytest.fixture
+def settings(
+    cluster: tuple[str, Profile], cluster_api: k8s.ApiClient, s3_server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Settings]:
+    """One tenant of a name of its own, on the cluster under test and the session's S3 server. Its namespace goes with the test."""
+    keys_file = tmp_path / "admin.json"
+    keys_file.write_text(
+        json.dumps({"endpoint": s3_server.endpoint, "access_key": s3_server.access_key, "secret_key": s3_server.secret_key})
+    )
+    monkeypatch.setenv("TRAINYARD_S3_CREDENTIALS", str(keys_file))
+    monkeypatch.delenv("TRAINYARD_KUBECONFIG", raising=False)
+    samples = load(CONFIG, environ={"TRAINYARD_S3_ENDPOINT": s3_server.endpoint})
+    name = f"t{secrets.token_hex(4)}"
+    s3 = samples.cluster.s3.model_copy(update={"bucket_prefix": f"p{secrets.token_hex(4)}"})
+    profile = samples.cluster.model_copy(update={"kubeconfig": cluster[0], "s3": s3})
+    yield dataclasses.replace(samples, tenants={name: tenant_of(samples, name)}, pipelines={}, cluster=profile)
+    core = k8s.CoreV1Api(cluster_api)
+    if any(found.metadata.name == names.namespace(name) for found in core.list_namespace().items):
+        core.delete_namespace(names.namespace(name), grace_period_seconds=0)
+
+
+def tenant_of(settings: Settings, name: str, **fields: object) -> Tenant:
+    return Tenant.model_validate({**settings.tenants[min(settings.tenants)].model_dump(), "name": name, **fields})
+
+
+def only_tenant(settings: Settings) -> Tenant:
+    (tenant,) = settings.tenants.values()
+    return tenant
+
+
+def told(changes: list[Change]) -> set[tuple[str, str]]:
+    return {(change.action, change.what) for change in changes}
+
+
+def secret(core: k8s.CoreV1Api, name: str, namespace: str) -> dict[str, str]:
+    data = core.read_namespaced_secret(name, namespace).data
+    return {key: base64.b64decode(value).decode() for key, value in data.items()}
+
+
+class TestSync:
+    def test_all_of_a_tenant_is_made_once_and_a_dry_run_makes_nothing(self, settings: Settings, cluster_api: k8s.ApiClient) -> None:
+        core, tenant = k8s.CoreV1Api(cluster_api), only_tenant(settings)
+        here = names.namespace(tenant.name)
+        said = sync_cluster(settings, dry_run=True)
+        assert here not in {found.metadata.name for found in core.list_namespace().items}
+
+        made = sync_cluster(settings)
+        assert told(made) == told(said)
+        prefix = settings.cluster.s3.bucket_prefix
+        mine = {(action, what) for action, what in told(made) if tenant.name in what}
+        assert mine == {
+            ("create", f"Namespace {here}"),
+            ("create", f"ResourceQuota {here}/tenant"),
+            ("create", f"LimitRange {here}/tenant"),
+            ("create", f"ServiceAccount {here}/{names.SERVICE_ACCOUNT}"),
+            ("create", f"RoleBinding {here}/{names.SERVICE_ACCOUNT_UPKEEP}"),
+            ("create", f"Secret {here}/{names.SECRET_RUN}"),
+            ("create", f"Secret {here}/{names.SECRET_EXPORT}"),
+            ("create", f"bucket {prefix}-{tenant.name}"),
+            ("create", f"bucket {prefix}-{tenant.name}-models"),
+            ("create", f"S3 identity {prefix}-{tenant.name}-run"),
+            ("create", f"S3 identity {prefix}-{tenant.name}-export"),
+        }
+        hard = core.read_namespaced_resource_quota("tenant", here).spec.hard
+        assert (hard["pods"], hard["limits.memory"]) == (str(tenant.slots), f"{2 * tenant.slots}Gi")
+
+        before = secret(core, names.SECRET_RUN, here)
+        assert sync_cluster(settings) == []
+        assert secret(core, names.SECRET_RUN, here) == before
+        shown = "\n".join(map(str, said + made))
+        assert before["secret_key"] not in shown
+
+    def test_keys_in_the_secrets_open_the_right_buckets(self, settings: Settings, cluster_api: k8s.ApiClient, s3_server: S3Server) -> None:
+        sync_cluster(settings)
+        core, tenant = k8s.CoreV1Api(cluster_api), only_tenant(settings)
+        models = names.models_bucket(settings.cluster.s3.bucket_prefix, tenant.name)
+
+        def as_identity(name: str) -> Store:
+            held = secret(core, name, names.namespace(tenant.name))
+            return Store(models, s3_server.endpoint, s3_server.region, held["access_key"], held["secret_key"])
+
+        as_identity(names.SECRET_EXPORT).put_json("m/champion.json", {"version": 1})
+        with pytest.raises(RefusedError):
+            as_identity(names.SECRET_RUN).put_json("m/champion.json", {"version": 2})
+
+    def test_what_people_changed_is_told_and_put_right(self, settings: Settings, cluster_api: k8s.ApiClient) -> None:
+        sync_cluster(settings)
+        core, tenant = k8s.CoreV1Api(cluster_api), only_tenant(settings)
+        here = names.namespace(tenant.name)
+        core.patch_namespaced_resource_quota("tenant", here, {"spec": {"hard": {"pods": "99"}}})
+        core.patch_namespace(here, {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "privileged", "theirs": "stays"}}})
+        core.delete_namespaced_limit_range("tenant", here)
+        said = sync_cluster(settings, dry_run=True)
+        assert core.read_namespaced_resource_quota("tenant", here).spec.hard["pods"] == "99"
+        assert told(said) == {
+            ("update", f"Namespace {here}"),
+            ("update", f"ResourceQuota {here}/tenant"),
+            ("create", f"LimitRange {here}/tenant"),
+        }
+        assert any(f"spec.hard.pods 99 → {tenant.slots}" in change.detail for change in said)
+        assert told(sync_cluster(settings)) == told(said)
+        labels = core.read_namespace(here).metadata.labels
+        assert (labels["pod-security.kubernetes.io/enforce"], labels["theirs"]) == ("restricted", "stays")
+        assert sync_cluster(settings) == []
+
+    def test_a_changed_file_changes_the_quota_alone(self, settings: Settings, cluster_api: k8s.ApiClient) -> None:
+        sync_cluster(settings)
+        tenant = only_tenant(settings)
+        more = dataclasses.replace(settings, tenants={tenant.name: tenant_of(settings, tenant.name, slots=tenant.slots + 3)})
+        changes = sync_cluster(more)
+        here = names.namespace(tenant.name)
+        assert told(changes) == {("update", f"ResourceQuota {here}/tenant"), ("update", f"LimitRange {here}/tenant")}
+        hard = k8s.CoreV1Api(cluster_api).read_namespaced_resource_quota("tenant", here).spec.hard
+        assert hard["pods"] == str(tenant.slots + 3)
+        assert sync_cluster(more) == []
+
+    def test_deleting_a_secret_rotates_its_key(self, settings: Settings, cluster_api: k8s.ApiClient, s3_server: S3Server) -> None:
+        sync_cluster(settings)
+        core, tenant = k8s.CoreV1Api(cluster_api), only_tenant(settings)
+        here, bucket = names.namespace(tenant.name), names.data_bucket(settings.cluster.s3.bucket_prefix, tenant.name)
+        old = secret(core, names.SECRET_RUN, here)
+        core.delete_namespaced_secret(names.SECRET_RUN, here)
+        assert told(sync_cluster(settings)) == {("create", f"Secret {here}/{names.SECRET_RUN}")}
+        new = secret(core, names.SECRET_RUN, here)
+        assert new["access_key"] != old["access_key"]
+        list(Store(bucket, s3_server.endpoint, s3_server.region, new["access_key"], new["secret_key"]).list(""))
+        with pytest.raises(RefusedError):
+            list(Store(bucket, s3_server.endpoint, s3_server.region, old["access_key"], old["secret_key"]).list(""))
+
+    def test_a_secret_whose_key_is_dead_gets_a_new_one(self, settings: Settings, cluster_api: k8s.ApiClient) -> None:
+        sync_cluster(settings)
+        core, here = k8s.CoreV1Api(cluster_api), names.namespace(only_tenant(settings).name)
+        wrong = {"stringData": {"secret_key": "not-the-secret"}}
+        core.patch_namespaced_secret(names.SECRET_EXPORT, here, wrong)
+        (change,) = sync_cluster(settings)
+        assert (change.action, change.what) == ("update", f"Secret {here}/{names.SECRET_EXPORT}")
+        assert secret(core, names.SECRET_EXPORT, here)["secret_key"] != "not-the-secret"
+        assert sync_cluster(settings) == []
+
+    def test_a_namespace_of_somebody_else_is_not_taken(self, settings: Settings, cluster_api: k8s.ApiClient) -> None:
+        here = names.namespace(only_tenant(settings).name)
+        k8s.CoreV1Api(cluster_api).create_namespace({"metadata": {"name": here}})
+        with pytest.raises(RefusedError, match=f"namespace {here} exists and is not Trainyard's"):
+            sync_cluster(settings)
+        assert "pod-security.kubernetes.io/enforce" not in k8s.CoreV1Api(cluster_api).read_namespace(here).metadata.labels
+
+    def test_external_s3_is_left_alone_and_missing_secrets_are_named(self, settings: Settings) -> None:
+        s3 = settings.cluster.s3.model_copy(update={"mode": "external"})
+        external = dataclasses.replace(settings, cluster=settings.cluster.model_copy(update={"s3": s3}))
+        changes = sync_cluster(external)
+        here = names.namespace(only_tenant(settings).name)
+        missing = {change.what for change in changes if change.action == "missing"}
+        assert {f"Secret {here}/{names.SECRET_RUN}", f"Secret {here}/{names.SECRET_EXPORT}"} <= missing
+        assert not any("bucket" in change.what or "S3 identity" in change.what for change in changes)
+
+
+@dataclasses.dataclass
+class Left:
+    """A run that was killed in the middle: what it leaves, beside another run that is none of its business."""
+
+    api: k8s.ApiClient
+    settings: Settings
+    profile: Profile
+    spec: RunSpec
+
+    @property
+    def namespace(self) -> str:
+        return names.namespace(self.spec.tenant)
+
+    def pod(self, run: str, name: str, **labels: str) -> k8s.V1Pod:
+        parts = PodParts(
+            image=self.profile.image,
+            pull_policy="IfNotPresent",
+            command=SLEEP,
+            resources=RESOURCES,
+            scratch="16Mi",
+            environment={},
+            labels={names.LABEL_MANAGED_BY: names.MANAGED_BY, names.LABEL_RUN: run, **labels},
+        )
+        return as_pod(pod_template(parts), name, self.namespace)
+
+    def make(self) -> None:
+        core, batch = k8s.CoreV1Api(self.api), k8s.BatchV1Api(self.api)
+        core.create_namespaced_pod(self.namespace, self.pod(self.spec.run, "step", **{names.LABEL_STEP: "evaluate"}))
+        core.create_namespaced_pod(self.namespace, self.pod("other-run", "other"))
+        pod = self.pod(self.spec.run, "ps", **{names.LABEL_STEP: "train"})
+        template = k8s.V1PodTemplateSpec(metadata=k8s.V1ObjectMeta(labels=pod.metadata.labels), spec=pod.spec)
+        metadata = k8s.V1ObjectMeta(name="ps", labels=pod.metadata.labels)
+        spec = k8s.V1JobSpec(template=template, completions=2, parallelism=2, completion_mode="Indexed")
+        batch.create_namespaced_job(self.namespace, k8s.V1Job(metadata=metadata, spec=spec))
+        service = k8s.V1ServiceSpec(cluster_ip="None", selector={"a": "b"}, ports=[k8s.V1ServicePort(port=2222)])
+        core.create_namespaced_service(self.namespace, k8s.V1Service(metadata=metadata, spec=service))
+        deadline = time.monotonic() + 60 * self.profile.patience
+        while len(self.running()) < 4:
+            assert time.monotonic() < deadline, f"only {self.running()} run"
+            time.sleep(0.2)
+
+    def running(self) -> list[str]:
+        pods = k8s.CoreV1Api(self.api).list_namespaced_pod(self.namespace).items
+        return sorted(pod.metadata.name for pod in pods if pod.status.phase == "Running")
+
+    def objects(self) -> list[str]:
+        core, batch = k8s.CoreV1Api(self.api), k8s.BatchV1Api(self.api)
+        listed = [core.list_namespaced_pod, core.list_namespaced_service, batch.list_namespaced_job]
+        return sorted(item.metadata.name for call in listed for item in call(self.namespace).items)
+
+
+@pytest.fixture
+def left(settings: Settings, cluster: tuple[str, Profile], cluster_api: k8s.ApiClient, s3_server: S3Server) -> Left:
+    sync_cluster(settings)
+    tenant, prefix = only_tenant(settings), settings.cluster.s3.bucket_prefix
+    document = run_spec_document(
+        run=f"r-{secrets.token_hex(4)}",
+        tenant=tenant.name,
+        storage__endpoint=s3_server.endpoint,
+        storage__bucket=names.data_bucket(prefix, tenant.name),
+        storage__models_bucket=names.models_bucket(prefix, tenant.name),
+    )
+    return Left(cluster_api, settings, cluster[1], RunSpec.model_validate(document))
+
+
+def upkeep_client(api: k8s.ApiClient) -> k8s.ApiClient:
+    """A client with the rights of ``clean_up``'s pod and no others."""
+    request = {"spec": {"expirationSeconds": 600}}
+    token = k8s.CoreV1Api(api).create_namespaced_service_account_token(names.SERVICE_ACCOUNT_UPKEEP, names.PLATFORM_NAMESPACE, request)
+    configuration = k8s.Configuration()
+    configuration.host, configuration.ssl_ca_cert = api.configuration.host, api.configuration.ssl_ca_cert
+    configuration.api_key = {"authorization": f"Bearer {token.status.token}"}
+    return k8s.ApiClient(configuration)
+
+
+def upkeep_store(left: Left, s3_server: S3Server) -> Store:
+    held = secret(k8s.CoreV1Api(left.api), names.SECRET_UPKEEP, names.PLATFORM_NAMESPACE)
+    return Store(left.spec.storage.bucket, s3_server.endpoint, s3_server.region, held["access_key"], held["secret_key"])
+
+
+class TestCleanUp:
+    def test_nothing_of_the_run_stays_and_nothing_else_goes(self, left: Left, s3_server: S3Server) -> None:
+        left.make()
+        store = upkeep_store(left, s3_server)
+        s3_server.client().create_multipart_upload(Bucket=store.bucket, Key=f"{keys.saved_model(left.spec.run)}x")
+        lines: list[str] = []
+        with upkeep_client(left.api) as api:
+            done = clean_up(api, store, tenant=left.spec.tenant, run=left.spec.run, outcome="cancelled", log=lines.append)
+            assert left.objects() == ["other"]
+            assert (done.ended_uploads, done.outcome) == (1, "cancelled")
+            assert done.took_s < 30 * left.profile.patience
+            assert (store.get_json(keys.run_result(left.spec.run)) or {})["outcome"] == "cancelled"
+            again = clean_up(api, store, tenant=left.spec.tenant, run=left.spec.run, log=lines.append)
+        assert (again.ended_uploads, again.outcome) == (0, "cancelled")
+        assert any(line.startswith(f"run {left.spec.run}: nothing left") for line in lines)
+
+    def test_its_identity_may_delete_and_nothing_more(self, left: Left) -> None:
+        with upkeep_client(left.api) as api:
+            core = k8s.CoreV1Api(api)
+            for call in (
+                lambda: core.create_namespaced_pod(left.namespace, left.pod("r", "mine")),
+                lambda: core.read_namespaced_secret(names.SECRET_EXPORT, left.namespace),
+                lambda: core.list_namespaced_pod("kube-system"),
+                lambda: core.delete_namespace(left.namespace),
+                lambda: core.read_namespaced_secret(names.SECRET_UPKEEP, names.PLATFORM_NAMESPACE),
+            ):
+                with pytest.raises(k8s.ApiException) as refused:
+                    call()
+                assert refused.value.status == 403
+
+    def test_as_the_last_pod_of_a_run(self, left: Left, s3_server: S3Server) -> None:
+        if not left.profile.embedded:
+            pytest.skip("the image of the platform's own pods is named by a site's profile")
+        left.make()
+        parts = PodParts(
+            image=left.settings.cluster.images.airflow,
+            pull_policy="IfNotPresent",
+            command=["python", "-m", "trainyard.upkeep", "clean-up", "--tenant", left.spec.tenant, "--run", left.spec.run],
+            resources={"cpu": "250m", "memory": "512Mi", "ephemeral-storage": "256Mi"},
+            scratch="256Mi",
+            environment={environment.RUN_SPEC: left.spec.to_json()},
+            labels={names.LABEL_MANAGED_BY: names.MANAGED_BY, names.LABEL_RUN: left.spec.run},
+            secrets={
+                environment.S3_ACCESS_KEY: (names.SECRET_UPKEEP, "access_key"),
+                environment.S3_SECRET_KEY: (names.SECRET_UPKEEP, "secret_key"),
+            },
+            service_account=names.SERVICE_ACCOUNT_UPKEEP,
+            api_access=True,
+        )
+        core, name = k8s.CoreV1Api(left.api), f"{left.spec.run}-clean-up"
+        core.create_namespaced_pod(names.PLATFORM_NAMESPACE, as_pod(pod_template(parts), name, names.PLATFORM_NAMESPACE))
+        try:
+            deadline = time.monotonic() + 90 * left.profile.patience
+            while (phase := core.read_namespaced_pod(name, names.PLATFORM_NAMESPACE).status.phase) not in ("Succeeded", "Failed"):
+                assert time.monotonic() < deadline, f"the pod is {phase}"
+                time.sleep(0.2)
+            log = core.read_namespaced_pod_log(name, names.PLATFORM_NAMESPACE)
+            assert phase == "Succeeded", log
+        finally:
+            core.delete_namespaced_pod(name, names.PLATFORM_NAMESPACE, grace_period_seconds=0)
+        assert left.objects() == ["other"]
+        assert f"run {left.spec.run}: outcome failed" in log
