@@ -27,7 +27,8 @@ class Output:
         if self._console is None:
             from rich.console import Console
 
-            self._console = Console(soft_wrap=True, highlight=False)
+            # Where no one looks (a pipe, a file) there is no width to fold a table to: one row stays one line.
+            self._console = Console(soft_wrap=True, highlight=False, width=None if sys.stdout.isatty() else 10_000)
         return self._console
 
     def document(self, document: Any) -> None:

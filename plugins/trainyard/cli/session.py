@@ -54,7 +54,7 @@ def clean_url(text: str) -> str:
     Raises:
         ConfigError: it is not an http or https address.
     """
-    url = text.strip().rstrip("/")
+    url = text.strip()
     if "://" not in url:
         url = f"http://{url}"
     parts = urlsplit(url)
@@ -66,7 +66,7 @@ def clean_url(text: str) -> str:
         raise ConfigError(f"`{text}` is not the address of an Airflow: give it like http://127.0.0.1:8080 or https://airflow.example.org")
     if parts.username or parts.password:
         raise ConfigError("an address with a password in it ends up in logs: give the address alone, the command asks for the password")
-    return url
+    return url.rstrip("/")
 
 
 def load() -> Session:

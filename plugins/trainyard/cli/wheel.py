@@ -154,7 +154,16 @@ def _top_level_names(tree: ast.Module) -> Iterator[str]:
         elif isinstance(node, ast.Assign | ast.AnnAssign):
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                 yield from (n.id for n in ast.walk(target) if isinstance(n, ast.Name))
-        todo += [child for child in ast.walk(node) if isinstance(child, ast.stmt) and child is not node]
+        todo += _statements_in(node)
+
+
+def _statements_in(node: ast.AST) -> Iterator[ast.stmt]:
+    """The statements directly in a branch, a loop, a ``try`` or a ``match``."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt):
+            yield child
+        elif isinstance(child, ast.ExceptHandler | ast.match_case):
+            yield from _statements_in(child)
 
 
 def _archive(package: str, entries: list[tuple[str, bytes]]) -> bytes:

@@ -134,8 +134,7 @@ def status(
             if not runs:
                 out.line("no runs yet: `trainyard run PIPELINE` starts one")
                 return
-            columns = ["run", "tenant", "pipeline", "version", "state", "outcome", "accuracy", "started", "took"]
-            out.table(columns, [_board_row(item) for item in runs])
+            out.table(["run", "tenant", "version", "state", "outcome", "accuracy", "started", "took"], [_board_row(item) for item in runs])
             return
         found = client.resolve(run_)
         if follow_:
@@ -303,7 +302,6 @@ def _board_row(item: dict[str, Any]) -> list[Any]:
     return [
         item["run"],
         item["tenant"],
-        item["pipeline"],
         item["dataset_version"],
         item["state"],
         result.get("outcome"),
