@@ -1,6 +1,7 @@
 """A container's log file as the CRI defines it: `<RFC 3339 time> <stdout|stderr> <F|P> <text>`, one entry a line.
 
-`P` marks a part of a line: of one longer than 16 KiB, or of a last line that was never ended (as containerd has it). This module writes and parses entries; logs.py selects them for `kubectl logs`.
+`P` marks a part of a line: of one longer than 16 KiB, or of a last line that was never ended (as containerd has it).
+This module writes and parses entries; logs.py selects them for `kubectl logs`.
 Standard library only: the shims use it.
 """
 

@@ -75,12 +75,10 @@ class PodManager:
     def find(self, namespace: str, name: str) -> Pod | None:
         """The pod of that name; the newest where an older one is still ending."""
         with self._lock:
-            found = [
-                pod
-                for pod in self._pods.values()
-                if (pod.document["metadata"]["namespace"], pod.document["metadata"]["name"]) == (namespace, name)
-            ]
-        return max(found, key=lambda pod: str(pod.document["metadata"].get("creationTimestamp")), default=None)
+            found = [pod for pod in self._pods.values() if pod.is_named(namespace, name)]
+        # The sort keeps the order in which pods of one second came.
+        found.sort(key=lambda pod: (not pod.removed, str(pod.document["metadata"].get("creationTimestamp"))))
+        return found[-1] if found else None
 
     def tell_all_again(self) -> None:
         """Write every pod's status anew: the cluster has changed them while this node was away."""

@@ -98,6 +98,11 @@ class Pod:
         """Whether nothing of it is left, here or in the API."""
         return self.removed and self.finished
 
+    def is_named(self, namespace: str, name: str) -> bool:
+        """Whether this is its name; an older pod that is still ending may have it too."""
+        metadata = self.document["metadata"]
+        return bool(metadata["namespace"] == namespace and metadata["name"] == name)
+
     def __str__(self) -> str:
         return f"{self.document['metadata']['namespace']}/{self.document['metadata']['name']}"
 

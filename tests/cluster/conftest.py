@@ -25,6 +25,7 @@ import pytest
 import yaml
 from kubernetes import client, config
 
+from tests.cluster.gang_fixtures import tenant  # noqa: F401 - the gang's fixture, for all files of this folder
 from tests.cluster.support import Namespace, Profile
 
 CHECKOUT = Path(__file__).resolve().parents[2]

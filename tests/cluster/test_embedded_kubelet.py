@@ -1,4 +1,4 @@
-"""What is true of the embedded cluster only: its kubelet dies and comes back, containers are processes, and some things are refused by name."""
+"""What is true of the embedded cluster only: its kubelet dies and comes back, and some things are refused by name."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import psutil
 import pytest
+from kubernetes import client
 from kubernetes.client.exceptions import ApiException
 
 from tests.cluster.support import Namespace, ended, ready, running, script, state, terminated
@@ -151,13 +152,10 @@ def test_the_folder_of_a_pod_goes_with_the_pod(embedded: Namespace, root: Path) 
         ({"restartPolicy": "Always"}, "spec.restartPolicy: Always"),
         ({"restartPolicy": "OnFailure"}, "spec.restartPolicy: OnFailure"),
         ({"volumes": [{"name": "v", "hostPath": {"path": "/tmp"}}]}, "spec.volumes[v].hostPath"),
-        ({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}, "spec.volumes[v].persistentVolumeClaim"),
         ({"hostAliases": [{"ip": "127.0.0.1", "hostnames": ["x"]}]}, "spec.hostAliases"),
     ],
 )
 def test_what_a_pod_may_not_ask_is_refused_by_name(embedded: Namespace, change: dict[str, Any], field: str) -> None:
-    if "persistentVolumeClaim" in field:
-        pytest.skip("the scheduler keeps a pod without its claim; the unit test has this one")
     pod = embedded.wait_for(embedded.create(embedded.container(script("true")), **change), ended)
     assert (pod["status"]["phase"], pod["status"]["reason"]) == ("Failed", "UnsupportedByEmbeddedKubelet")
     assert field in pod["status"]["message"]
@@ -202,8 +200,6 @@ def test_two_hundred_pods(own_namespace: Namespace) -> None:
     template = {
         "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [own_namespace.container(["sleep", "600"])]}
     }
-    from kubernetes import client
-
     batch = client.BatchV1Api(own_namespace.api)
     batch.create_namespaced_job(
         own_namespace.name, {"metadata": {"name": "crowd"}, "spec": {"parallelism": count, "completions": count, "template": template}}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 
-from tests.cluster.support import Namespace, ended, running, script
+from tests.cluster.support import Namespace, ended, python, running, script
 
 
 def test_get_and_describe(namespace: Namespace) -> None:
@@ -27,7 +27,10 @@ def test_the_status_column_of_pods_that_ended(namespace: Namespace) -> None:
 
 
 def test_wait_logs_and_delete(namespace: Namespace) -> None:
-    name = namespace.create(namespace.container(script('trap "exit 0" TERM; echo one; sleep 1; echo two; while :; do sleep 0.1; done')))
+    program = (
+        "import signal, sys, time; signal.signal(15, lambda *_: sys.exit(0)); print('one'); time.sleep(1); print('two'); time.sleep(60)"
+    )
+    name = namespace.create(namespace.container(python(program)))
     namespace.kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=30s")
     command = ["kubectl", "--kubeconfig", namespace.kubeconfig, "-n", namespace.name, "logs", "-f", name]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as follower:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import base64
 import json
+from typing import Any
 
 from kubernetes import client
 
-from tests.cluster.support import Namespace, ended, running, script, state, terminated, waiting_reason
+from tests.cluster.support import Json, Namespace, ended, running, script, state, terminated, waiting_reason
 
 
-def output(namespace: Namespace, *containers: dict, **spec: object) -> str:  # type: ignore[type-arg]
+def output(namespace: Namespace, *containers: Json, **spec: Any) -> str:
     """Run a pod to its good end; its first container's log."""
-    name = namespace.create(*containers, **spec)  # type: ignore[arg-type]
+    name = namespace.create(*containers, **spec)
     pod = namespace.wait_for(name, ended)
     assert pod["status"]["phase"] == "Succeeded", f"{pod['status']}\n{namespace.logs(name)}"
     return namespace.logs(name)
@@ -172,7 +173,7 @@ def test_the_downward_api_in_files(namespace: Namespace) -> None:
 
 
 def test_containers_share_an_empty_dir(namespace: Namespace) -> None:
-    mount = {"volumeMounts": [{"name": "work", "mountPath": "/work"}]}
+    mount: Json = {"volumeMounts": [{"name": "work", "mountPath": "/work"}]}
     text = output(
         namespace,
         namespace.container(script("until test -s shared; do sleep 0.1; done; cat shared; pwd"), workingDir="/work", **mount),
@@ -185,14 +186,15 @@ def test_containers_share_an_empty_dir(namespace: Namespace) -> None:
 
 
 def test_a_mounted_path_in_command_and_arguments(namespace: Namespace) -> None:
-    mount = {"volumeMounts": [{"name": "work", "mountPath": "/work"}, {"name": "sub", "mountPath": "/sub", "subPath": "inner"}]}
+    reads = [{"name": "work", "mountPath": "/work"}, {"name": "sub", "mountPath": "/sub", "subPath": "inner"}]
+    writes = [{"name": "work", "mountPath": "/work"}, {"name": "sub", "mountPath": "/all"}]
+    write = script('echo one > "$0"; mkdir -p "$1/inner"; echo two > "$1/inner/file"')
     text = output(
         namespace,
-        namespace.container(["cat"], args=["/work/file", "/sub/file"], **mount),
-        initContainers=[namespace.container(script('echo one > "$0"; mkdir -p "$1/inner"; echo two > "$1/inner/file"'), "first", args=["/work/file", "/all"],
-                        volumeMounts=[{"name": "work", "mountPath": "/work"}, {"name": "sub", "mountPath": "/all"}])],
+        namespace.container(["cat"], args=["/work/file", "/sub/file"], volumeMounts=reads),
+        initContainers=[namespace.container(write, "first", args=["/work/file", "/all"], volumeMounts=writes)],
         volumes=[{"name": "work", "emptyDir": {}}, {"name": "sub", "emptyDir": {}}],
-    )  # fmt: skip
+    )
     assert text == "one\ntwo\n"
 
 

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from tests.cluster.support import (
+    Json,
     Namespace,
     condition,
     ended,
@@ -72,8 +73,8 @@ def test_several_containers(namespace: Namespace) -> None:
         namespace.container(script("sleep 2; exit 0"), "slow"),
         namespace.container(script("exit 4"), "quick"),
     )
-    pod = namespace.wait_for(name, lambda pod: "terminated" in state(pod, "quick"))
-    assert running(pod), "one container still runs, so the pod does"
+    # One container still runs, so the pod does.
+    pod = namespace.wait_for(name, lambda pod: running(pod) and "terminated" in state(pod, "quick"))
     assert "quick" in condition(pod, "Ready")["message"]
     pod = namespace.wait_for(name, ended)
     assert pod["status"]["phase"] == "Failed"
@@ -81,7 +82,7 @@ def test_several_containers(namespace: Namespace) -> None:
 
 
 def test_init_containers_run_in_order_and_before_the_others(namespace: Namespace) -> None:
-    mount = {"volumeMounts": [{"name": "data", "mountPath": "/data"}], "workingDir": "/data"}
+    mount: Json = {"volumeMounts": [{"name": "data", "mountPath": "/data"}], "workingDir": "/data"}
     name = namespace.create(
         namespace.container(script("cat order"), **mount),
         initContainers=[
@@ -200,11 +201,11 @@ def test_a_deleted_pod_with_a_finalizer_shows_how_it_ended(namespace: Namespace)
 
 def test_nothing_outlives_its_container(namespace: Namespace) -> None:
     """A container's end is the end of what it started, also of what left its session: nobody writes to the volume any more."""
-    daemon = "setsid sh -c 'while :; do date +%s%N > beat; sleep 0.1; done' </dev/null >/dev/null 2>&1 &"
-    mount = {"volumeMounts": [{"name": "data", "mountPath": "/data"}], "workingDir": "/data"}
+    daemon = "setsid sh -c 'while :; do echo beat >> beats; sleep 0.1; done' </dev/null >/dev/null 2>&1 &"
+    mount: Json = {"volumeMounts": [{"name": "data", "mountPath": "/data"}], "workingDir": "/data"}
     name = namespace.create(
-        namespace.container(script(f"{daemon} sleep 1; test -s beat"), "main", **mount),
-        namespace.container(script("sleep 4; cat beat > one; sleep 1; cmp beat one"), "watcher", **mount),
+        namespace.container(script(f"{daemon} sleep 2; test -s beats"), "main", **mount),
+        namespace.container(script("sleep 5; cat beats > before; sleep 1; cmp beats before"), "watcher", **mount),
         volumes=[{"name": "data", "emptyDir": {}}],
     )
     pod = namespace.wait_for(name, ended)

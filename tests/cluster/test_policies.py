@@ -8,9 +8,9 @@ import pytest
 from kubernetes import client
 from kubernetes.client.exceptions import ApiException
 
-from tests.cluster.support import Namespace, ended, script
+from tests.cluster.support import Json, Namespace, ended, script
 
-SMALL = {"resources": {"limits": {"memory": "64Mi", "cpu": "100m"}, "requests": {"memory": "64Mi", "cpu": "100m"}}}
+SMALL: Json = {"resources": {"limits": {"memory": "64Mi", "cpu": "100m"}, "requests": {"memory": "64Mi", "cpu": "100m"}}}
 
 
 def test_a_pod_over_the_quota_is_forbidden_and_an_ended_one_gives_its_share_back(own_namespace: Namespace) -> None:
