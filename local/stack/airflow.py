@@ -65,6 +65,8 @@ class Airflow:
             # A task is a thin client of pods: more of them than cores, but each is a process of 150 MB.
             "CORE__PARALLELISM": str(max(8, 2 * cores)),
             "CORE__LOAD_EXAMPLES": "False",
+            # A bundle holds Dag files alone; the safe mode would skip those that do not spell the word `airflow`.
+            "CORE__DAG_DISCOVERY_SAFE_MODE": "False",
             "CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
             "CORE__MULTI_TEAM": "True",
             "CORE__PLUGINS_FOLDER": str(CHECKOUT / "plugins"),
