@@ -1,0 +1,32 @@
+"""A platform whose parts are killed while it trains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures.platform import Platform, config_with
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.chaos)
+            item.add_marker(pytest.mark.timeout(600))
+
+
+@pytest.fixture(scope="session")
+def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
+    """Up; after the tests nothing of it may live."""
+    folder = tmp_path_factory.mktemp("chaos")
+    long = {"training": {"epochs": None, "steps": 8000, "checkpoint_every_steps": 500}}
+    made = Platform(folder / "var", config_with(folder, **{"digits-long": long}))
+    made.start()
+    try:
+        yield made
+    finally:
+        left = made.stop()
+    assert not left, f"the platform is down, and these live: {left}"

@@ -1,0 +1,41 @@
+"""One platform for all end-to-end tests, with pipelines beside the samples that make their cases quick."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures.platform import Platform, config_with
+
+UNREACHABLE = 0.9999
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.e2e)
+
+
+@pytest.fixture(scope="session")
+def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
+    """Up; after the tests nothing of it may live."""
+    folder = tmp_path_factory.mktemp("e2e")
+    config = config_with(
+        folder,
+        **{
+            "digits-strict": {"gate": {"minimum": UNREACHABLE}},
+            "digits-long": {"training": {"epochs": None, "steps": 12000, "checkpoint_every_steps": 200}},
+            "digits-tick": {"schedule": "* * * * *"},
+        },
+    )
+    made = Platform(folder / "var", config)
+    made.start()
+    try:
+        yield made
+        made.no_pods()
+    finally:
+        left = made.stop()
+    assert not left, f"the platform is down, and these live: {left}"

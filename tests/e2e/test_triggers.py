@@ -1,0 +1,129 @@
+"""The ways in which a run begins: the form, a backfill over dataset versions, a scheduled tick; and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.fixtures.platform import Platform, until
+
+DAG = "train_vision_digits-mlp"
+
+
+def runs_of(platform: Platform, dag_id: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = platform.api("GET", f"/dags/{dag_id}/dagRuns", params={"limit": 100}).json()["dag_runs"]
+    return found
+
+
+def test_the_form_changes_the_gang_and_its_slots(platform: Platform) -> None:
+    conf = {"dataset_version": "1.0.0", "epochs": 2, "workers": 2, "parameter_servers": 1, "batch_size": 16, "learning_rate": 0.01}
+    made = platform.api("POST", f"/dags/{DAG}/dagRuns", json={"logical_date": None, "conf": conf}, user="alice")
+    assert made.status_code == 200, made.text
+    run_id = made.json()["dag_run_id"]
+    end = platform.wait_for_end(f"{DAG}/{run_id}")
+    assert end["state"] == "success", end
+    assert end["dataset_version"] == "1.0.0"
+    train = platform.api("GET", f"/dags/{DAG}/dagRuns/{run_id}/taskInstances/train").json()
+    assert train["pool"] == "tenant-vision"
+    assert train["pool_slots"] == 4, "2 workers + 1 parameter server + chief"
+    replicas = {r["replica"] for r in platform.trainyard("logs", end["run"], "--list", "--json").document["replicas"]}
+    assert {"worker-0", "worker-1", "ps-0"} <= replicas
+    assert "ps-1" not in replicas
+
+
+def test_a_backfill_trains_each_version_once(platform: Platform) -> None:
+    # The champion of the newest version is there first: a run over an older one must not take its place.
+    newest = platform.run("digits-mlp")
+    words = ("backfill", "digits-mlp", "--from", "1.0.0", "--to", "1.1.0", "--set", "epochs=5", "--json")
+    said = platform.trainyard(*words, "--again", "completed").document
+    assert said["versions"] == ["1.0.0", "1.1.0"]
+
+    def backfilled() -> list[dict[str, Any]]:
+        return [run for run in runs_of(platform, DAG) if run["run_type"] == "backfill"]
+
+    until(
+        lambda: len(backfilled()) == 2 and all(r["state"] in ("success", "failed") for r in backfilled()),
+        240,
+        "both versions ran",
+        every_s=3,
+    )
+    assert {run["partition_key"]: run["state"] for run in backfilled()} == {"1.0.0": "success", "1.1.0": "success"}
+    (model,) = [item for item in platform.trainyard("models", "--json").document["models"] if item["pipeline"] == "digits-mlp"]
+    champion = model["champion"]
+    assert champion["dataset_version"] == "1.1.0"
+    assert champion["version"] >= newest["model_version"]
+    again = platform.trainyard(*words).document
+    assert again["versions"] == [], "every version was run already"
+
+
+def test_a_tick_takes_the_newest_version_and_the_next_one_has_nothing_to_do(platform: Platform) -> None:
+    dag = "train_vision_digits-tick"
+
+    def ticks() -> list[dict[str, Any]]:
+        return sorted((run for run in runs_of(platform, dag) if run["run_type"] == "scheduled"), key=lambda run: run["run_after"])
+
+    try:
+        until(lambda: len([t for t in ticks() if t["state"] == "success"]) >= 2, 280, lambda: f"two ticks went well: {ticks()}", every_s=5)
+    finally:
+        platform.api("PATCH", f"/dags/{dag}", json={"is_paused": True})
+    assert all(tick["partition_key"] == "1.1.0" for tick in ticks())
+    ended = [platform.status(f"{dag}/{tick['dag_run_id']}") for tick in ticks() if tick["state"] == "success"]
+    outcomes = [(item["result"] or {}).get("outcome") for item in ended]
+    assert outcomes[0] == "exported"
+    assert outcomes[-1] == "unchanged"
+    until(lambda: all(t["state"] in ("success", "failed") for t in ticks()), 120, "the last tick has ended", every_s=3)
+
+
+def test_what_is_refused_starts_nothing(platform: Platform, tmp_path: Path) -> None:
+    before = {run["dag_run_id"] for run in runs_of(platform, DAG)}
+    for words, said in (
+        (("run", "digits-mlp", "--set", "workers=0"), "workers"),
+        (("run", "digits-mlp", "--set", "epochs=many"), "epochs"),
+        (("run", "digits-mlp", "--set", "epoch=3"), "epochs"),
+        (("run", "digits-mlp", "--version", "9.9.9"), "1.1.0"),
+        (("run", "digits-mpl"), "digits-mlp"),
+    ):
+        result = platform.trainyard(*words)
+        assert result.code == 2, f"{words}: {result.code} {result.out} {result.err}"
+        assert said in result.err
+        assert "Traceback" not in result.err
+        assert len(result.err.strip().splitlines()) <= 3, result.err
+    refused = platform.api("POST", f"/dags/{DAG}/dagRuns", json={"logical_date": None, "conf": {"workers": 0}})
+    assert refused.status_code == 400
+    refused = platform.api("POST", f"/dags/{DAG}/dagRuns", json={"logical_date": None, "partition_key": "9.9.9"})
+    assert refused.status_code == 400
+    assert "1.0.0, 1.1.0" in refused.text
+    assert {run["dag_run_id"] for run in runs_of(platform, DAG)} == before
+
+    package = tmp_path / "digits_model"
+    package.mkdir()
+    (package / "__init__.py").write_text("", encoding="utf-8")
+    (package / "model.py").write_text("def build(config)\n    return None\n", encoding="utf-8")
+    result = platform.trainyard("run", "digits-own", "--from", str(package), user="carol")
+    assert result.code == 2
+    assert "model.py" in result.err
+    assert "line 1" in result.err or ":1" in result.err
+    assert platform.pods() == []
+
+
+def test_a_sum_that_no_field_shows_is_refused_by_check_alone(platform: Platform) -> None:
+    # Each is within its own limit; together they are 2 × 1 + 4 × 1 + 1 = 7 of 6 slots.
+    made = platform.api("POST", f"/dags/{DAG}/dagRuns", json={"logical_date": None, "conf": {"workers": 2, "parameter_servers": 4}})
+    assert made.status_code == 200, made.text
+    run_id = made.json()["dag_run_id"]
+    end = platform.wait_for_end(f"{DAG}/{run_id}", within_s=90)
+    states = {row["step"]: row["state"] for row in end["steps"]}
+    assert end["state"] == "failed"
+    assert states.pop("check") == "failed"
+    assert set(states.values()) == {"upstream_failed"}, "not even the teardown began"
+    log = platform.api("GET", f"/dags/{DAG}/dagRuns/{run_id}/taskInstances/check/logs/1", params={"full_content": True}).text
+    assert "7 slots" in log
+    assert "tenant vision has 6" in log
+
+
+def test_a_stranger_sees_nothing(platform: Platform) -> None:
+    seen = platform.trainyard("status", "--json", user="carol").document
+    assert not any(run["tenant"] == "vision" for run in seen["runs"])
+    result = platform.trainyard("run", "digits-mlp", user="carol")
+    assert result.code in (2, 4)
+    assert "digits-mlp" in result.err
