@@ -5,7 +5,8 @@
     replica      role from the environment -> chief | server
     server       a PS or worker: one tf.distribute.Server without Keras, ended by DONE, or by its chief's absence
     chief        the whole life of a run on its chief: check the model, wait for peers, train, say DONE
-    session      one strategy with its model, optimizer and data: what is rebuilt when a PS is lost
+    session      one strategy with its model, optimizer and data
+    anew         after a lost PS: the chief's process starts itself again
     loop         schedules closures, counts steps, saves, reports
     checkpoints  TensorFlow's files in S3, marker last
     plan · generation · progress · runtime · quiet · stall · peers    what each of them says

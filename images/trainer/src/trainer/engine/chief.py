@@ -5,7 +5,6 @@ Its good end leaves ``result.json`` in the current directory, which its supervis
 
 from __future__ import annotations
 
-import gc
 import json
 import time
 from collections.abc import Callable, Mapping
@@ -15,21 +14,19 @@ from typing import Any, Final
 
 from trainer import code
 from trainer.data.reading import read_shards
-from trainer.engine import loop, peers, proof, runtime, session
+from trainer.engine import anew, loop, peers, proof, runtime, session
 from trainer.engine import plan as plans
 from trainer.engine.checkpoints import Checkpoints
 from trainer.engine.generation import Generation
 from trainer.engine.progress import Meter, Publisher, Stop
 from trainer.engine.stall import Watch
 from trainer.environment import CHIEF, PS, WORKER, Gang
-from trainer.errors import PeersMissingError, SupersededError
+from trainer.errors import SupersededError
 from trainer.steps.context import Context
 from trainer.storage import keys
 from trainer.storage.objects import encode
 
 RESULT: Final = Path("result.json")
-PS_TRIES: Final = 5
-"""Sessions in a row that a lost PS may end without one checkpoint in between."""
 PS_BACK_S: Final = 120.0
 """How long a lost PS may take to come back: its supervisor restarts it in place in seconds, Kubernetes a pod within a minute or so."""
 
@@ -40,6 +37,8 @@ def run(context: Context, gang: Gang, threads: int, say: Callable[[str], None]) 
     Raises:
         UserError, DataError, DivergedError, SupersededError: a retry ends the same way.
         PeersMissingError, StorageError: it may not.
+
+    After a lost PS the process starts itself anew and is here again, from the newest checkpoint on.
     """
     spec, began = context.spec, time.monotonic()
     RESULT.unlink(missing_ok=True)
@@ -53,18 +52,23 @@ def run(context: Context, gang: Gang, threads: int, say: Callable[[str], None]) 
     proved = replace(proof.prove(spec, plan.features), model=None)
     say(f"the model {spec.model.build} takes a batch; {plan.steps} steps over {plan.train_examples} examples")
     others = dict(gang.peers())
-    peers.wait_for(others, began + spec.training.start_deadline_s, say)
+    lost = anew.Losses.read()
+    peers.wait_for(others, began + (PS_BACK_S if lost.count else spec.training.start_deadline_s), say)
     presence.close()
 
-    chief = _Chief(context, gang, plan, proved, generation, say)
-    step, loss = chief.train(others)
+    training = _Training(context, gang, plan, proved, generation, say)
+    try:
+        step, loss = training.run()
+    except session.PsLost as error:
+        say(f"a parameter server is lost ({error}); going on from the newest checkpoint when it is back")
+        anew.start(lost.another(training.saved, str(error)))
     RESULT.write_bytes(encode({"checkpoint_step": step, "loss": loss}))
     untold = session.say_done(gang.addresses, json.dumps({"generation": gang.generation, "step": step}))
     say(f"done: step {step}" + (f"; could not be told: {', '.join(untold)}" if untold else ""))
 
 
-class _Chief:
-    """What lives as long as the run, over all sessions."""
+class _Training:
+    """From the first connection to the last checkpoint."""
 
     def __init__(
         self,
@@ -79,40 +83,27 @@ class _Chief:
         self._generation = generation
         self._checkpoints = Checkpoints(context.data, context.spec, generation, context.work / "checkpoints", say)
         self._watch = Watch()
-        self._saved = 0
+        self.saved = 0
+        """The newest checkpoint's step."""
         self._loss: float | None = None
         """Mean loss of the last report, kept in the checkpoint for a chief that finds nothing left to do."""
 
-    def train(self, others: Mapping[str, str]) -> tuple[int, float | None]:
-        """Trains to the last step, through lost parameter servers; the last checkpoint's step and the loss there.
+    def run(self) -> tuple[int, float | None]:
+        """Trains to the last step; the last checkpoint's step and the loss there.
 
         Raises:
-            PeersMissingError: parameter servers are lost again and again, or do not come back.
+            PsLost: the variables of a parameter server are gone.
         """
         publisher = Publisher(self._publish, self._say)
-        tries = 0
         try:
-            while True:
-                saved = self._saved
-                try:
-                    self._one_session(publisher)
-                    break
-                except session.PsLost as lost:
-                    tries = 1 if self._saved > saved else tries + 1
-                    if tries > PS_TRIES:
-                        raise PeersMissingError(f"a parameter server was lost {tries} times, no checkpoint between: {lost}") from lost
-                    self._say(f"a parameter server is lost ({lost}); restoring when it is back")
-                self._watch.touch("waiting for a lost parameter server")
-                gc.collect()  # the old session's variables on the PS that survived
-                time.sleep(min(tries, 3))
-                peers.wait_for(others, time.monotonic() + PS_BACK_S, self._say)
+            self._train(publisher)
         finally:
             publisher.close()
             self._watch.stop()
         self._generation.check()
-        return self._saved, self._loss
+        return self.saved, self._loss
 
-    def _one_session(self, publisher: Publisher) -> None:
+    def _train(self, publisher: Publisher) -> None:
         spec, plan, training = self._spec, self._plan, self._spec.training
         self._watch.touch("connecting to the replicas and tracing the model")
         addresses = {role: self._gang.addresses[role] for role in (CHIEF, PS, WORKER)}
@@ -122,7 +113,6 @@ class _Chief:
             spec.model.config,
             training.optimizer,
             training.learning_rate,
-            self._dataset(self._saved),
             spec.seed,
         )
         self._watch.touch("restoring the newest checkpoint")
@@ -130,7 +120,8 @@ class _Chief:
         start = int(found.values["step"]) if found else 0
         if found:
             self._say(f"going on from step {start} of {plan.steps}")
-            self._saved, self._loss = start, found.values.get("loss")
+            self.saved, self._loss = start, found.values.get("loss")
+        current.feed(self._dataset(start))
         meter = Meter(plan.steps, plan.train_examples, training.batch_size, start)
 
         def fetch(result: Any) -> float:
@@ -150,7 +141,7 @@ class _Chief:
                 report(meter.report())
             self._loss = meter.mean_loss
             self._checkpoints.save(step, lambda prefix: current.save(prefix, step), {"loss": self._loss})
-            self._saved = step
+            self.saved = step
 
         loop.run(current.schedule, fetch, spec.gang.workers, plan.steps, training.checkpoint_every_steps, meter, report, save)
 

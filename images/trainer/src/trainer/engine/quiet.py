@@ -13,6 +13,7 @@ _DROPPED = (
     "encountered the following error when processing closure",
     "triggered tf.function retracing",  # every save of a checkpoint traces anew, by TensorFlow's own making
     "This derived error is ignored",
+    "Start cancelling closures due to error",  # the chief says it in a line of its own
 )
 _AGAIN_S = 30.0
 

@@ -6,6 +6,7 @@ about peers that have left. So whatever the outcome, streams are flushed and the
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import sys
 import threading
@@ -24,6 +25,8 @@ def main() -> NoReturn:
     """Runs this replica and ends the process with a code of ``trainer.exit_codes``."""
     # TensorFlow's C++ side logs the loss of a peer in pages, at its highest level; what matters comes as an exception.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    # A crash inside TensorFlow's C++ side says where it was.
+    faulthandler.enable()
     try:
         _run()
         code = int(ExitCode.OK)

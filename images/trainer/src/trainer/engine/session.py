@@ -1,4 +1,4 @@
-"""One strategy with all that lives on its servers: model, optimizer, step, data. A lost PS ends a session; the chief makes the next.
+"""One strategy with all that lives on its servers: model, optimizer, step, data. A lost PS ends it.
 
 Everything in it is TensorFlow's own ParameterServerStrategy and ClusterCoordinator: a worker that dies is the coordinator's business (its
 closure runs elsewhere, and a worker that is back is used again), a PS that dies is ours, since its variables are gone.
@@ -6,6 +6,8 @@ closure runs elsewhere, and a worker that is back is used again), a PS that dies
 
 from __future__ import annotations
 
+import re
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,7 +18,7 @@ CHIEF_DEVICE = "/job:chief/replica:0/task:0/device:CPU:0"
 
 
 class PsLost(Exception):
-    """Raised when a parameter server is gone or came back empty: restore into a new session."""
+    """Raised when a parameter server is gone, or came back empty."""
 
 
 class Session:
@@ -29,7 +31,6 @@ class Session:
         config: Mapping[str, Any],
         optimizer: str,
         learning_rate: float,
-        dataset: Callable[[], Any],
         seed: int,
     ) -> None:
         import keras
@@ -37,8 +38,6 @@ class Session:
 
         self._tf = tf
         self._user = user
-        # Names count up within a process: a second session names its variables as the first did. Not inside a scope: it drops the graph.
-        keras.utils.clear_session(free_memory=False)
         with self._ps_errors():
             self._strategy = _strategy(addresses)
             self._coordinator = tf.distribute.coordinator.ClusterCoordinator(self._strategy)
@@ -52,6 +51,11 @@ class Session:
                 self.step = tf.Variable(0, dtype=tf.int64, trainable=False, name="global_step")
             self._checkpoint = tf.train.Checkpoint(model=self.model, optimizer=self._optimizer, step=self.step)
             self._closure = self._make_closure(training_step.make(self.model, self._optimizer, aim))
+        self._iterator: Any = None
+
+    def feed(self, dataset: Callable[[], Any]) -> None:
+        """``dataset()`` is traced here and run on each worker, in its current directory; once, before the first ``schedule``."""
+        with self._ps_errors():
             self._iterator = iter(self._coordinator.create_per_worker_dataset(dataset))
 
     def _make_closure(self, step: Callable[[Any, Any], Any]) -> Any:
@@ -68,7 +72,7 @@ class Session:
 
     def schedule(self, steps: int) -> Any:
         """Asks for ``steps`` steps on whichever worker is free next."""
-        with self._ps_errors(), user_model.blame_user("the model's first step"):
+        with self._ps_errors():
             return self._coordinator.schedule(self._closure, args=(self._iterator, self._tf.constant(steps)))
 
     def fetch(self, result: Any) -> float:
@@ -81,10 +85,24 @@ class Session:
         with self._ps_errors():
             try:
                 return float(result.fetch())
-            except self._tf.errors.OpError:
-                # The first error cancels everything else: `join` has the one that began it.
+            except self._tf.errors.OpError as error:
+                raise self._first_error() or error from error
+
+    def _first_error(self, timeout: float = 10.0) -> BaseException | None:
+        """The error that began it: it cancels everything else, so the oldest closure may only know that it was cancelled."""
+        found: list[BaseException] = []
+
+        def join() -> None:
+            try:
                 self._coordinator.join()
-                raise
+            except BaseException as error:
+                found.append(error)
+
+        # In a thread, as a coordinator whose own threads have died is joined for ever.
+        thread = threading.Thread(target=join, daemon=True)
+        thread.start()
+        thread.join(timeout)
+        return found[0] if found else None
 
     def save(self, prefix: str, step: int) -> None:
         """Writes TensorFlow's checkpoint files under ``prefix`` on the chief. No closure may be running."""
@@ -97,11 +115,6 @@ class Session:
         with self._ps_errors():
             self._checkpoint.read(prefix, options=self._options()).assert_existing_objects_matched()
             return int(self.step.numpy())
-
-    def applied(self) -> int:
-        """Updates that the optimizer counted: at least the logical steps."""
-        with self._ps_errors():
-            return int(self._optimizer.iterations.numpy())
 
     def _options(self) -> Any:
         # Without it each PS writes its part into its own current directory.
@@ -126,10 +139,16 @@ class _Translate:
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if isinstance(error, self._gone):
-            raise PsLost(str(error).split("\n")[0][:300]) from error
+            raise PsLost(_who(str(error), kind.__name__)) from error
         if isinstance(error, self._wrong):
             text = str(error).strip().split("\n")[0]
             raise UserError(f"{self._name}: the model cannot compute a batch: {type(error).__name__}: {text}") from error
+
+
+def _who(text: str, kind: str) -> str:
+    """Which PS an error is about, in few words: TensorFlow's own are pages."""
+    found = sorted(set(re.findall(r"/job:ps/replica:0/task:(\d+)", text)))
+    return f"{', '.join(f'ps-{index}' for index in found) or text.splitlines()[0][:200]}: {kind}"
 
 
 def _strategy(addresses: Mapping[str, Sequence[str]]) -> Any:
@@ -145,8 +164,6 @@ def say_done(addresses: Mapping[str, Sequence[str]], message: str, timeout: floa
 
     They are told at once and apart, as a hung peer would block for ever. Who is not told ends soon by itself: its chief is gone.
     """
-    import threading
-
     import tensorflow as tf
 
     told: set[str] = set()

@@ -15,6 +15,9 @@ from typing import Any
 from trainer import code
 from trainer.errors import TrainerError, UserError
 
+_SERVER_GONE = frozenset({"UnavailableError", "AbortedError", "CancelledError"})
+"""TensorFlow's errors about a replica that is away: nobody's mistake. By name, as this module does not import TensorFlow."""
+
 
 @dataclass(frozen=True)
 class UserModel:
@@ -34,6 +37,8 @@ def blame_user(doing: str) -> Iterator[None]:
     except (TrainerError, MemoryError):
         raise
     except Exception as error:
+        if type(error).__name__ in _SERVER_GONE:
+            raise
         raise UserError(f"{doing}: {code.blame(error)}") from error
 
 

@@ -26,7 +26,7 @@ DEADLINE_S = 180.0
 
 
 class Run:
-    """One run in buckets of its own, with its data prepared by the real steps."""
+    """One run in buckets of its own, with its data prepared by the real steps. The server's keys must be in the environment."""
 
     def __init__(self, server: S3Server, folder: Path, **changes: Any) -> None:
         self.server, self.folder = server, folder
@@ -37,7 +37,6 @@ class Run:
             "models_bucket": server.new_bucket(),
         }
         self.document = run_spec_document(storage=storage, slot__cpu="1", **changes)
-        os.environ.update(server.environ())
         spec = load(json.dumps(self.document))
         client = connect(spec.storage)
         folder.mkdir(parents=True, exist_ok=True)
