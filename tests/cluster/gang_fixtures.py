@@ -1,4 +1,4 @@
-"""The fixture of the gang's tests; each of their files imports it, since a second conftest.py in this folder cannot be."""
+"""The fixture of the gang's tests, which ``conftest.py`` takes from here."""
 
 from __future__ import annotations
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from kubernetes import client as k8s
 
-from tests.cluster.gang_fixtures import tenant  # noqa: F401 - a fixture
 from tests.cluster.gang_support import GangTenant, Log, Running, behave, wait_for
 from trainyard.contract import keys, names
 from trainyard.errors import GangError
 from trainyard.kube import labels
 from trainyard.operators.gang_cluster import GangLeft
+
 
 def test_good_end_leaves_nothing_and_is_not_done_twice(tenant: GangTenant) -> None:
     spec = tenant.spec()

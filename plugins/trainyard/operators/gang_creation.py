@@ -50,7 +50,14 @@ def create_with_patience(create: Callable[..., object], read: Callable[..., obje
 class GangCreation:
     """Brings one gang into being, or leaves nothing."""
 
-    def __init__(self, cluster: GangCluster, generations: Generations, check_stop: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        cluster: GangCluster,
+        generations: Generations,
+        check_stop: Callable[[], None],
+        notice: Callable[[list[gang_state.PodView]], None] = lambda pods: None,
+    ) -> None:
+        self._notice = notice
         self._cluster = cluster
         self._generations = generations
         self._check_stop = check_stop
@@ -166,6 +173,7 @@ class GangCreation:
             self._check_stop()
             pods = self._cluster.pods(number)
             logs.observe(pods)
+            self._notice(pods)
             for line in logs.lines(self._cluster.timing.start_poll):
                 self._cluster.log(line)
             absent = gang_state.missing(self._spec, pods)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kubernetes import client as k8s
@@ -40,13 +40,14 @@ class GangOutcome:
 class _Watch:
     """What the follower has seen of one generation."""
 
-    number: int
-    record: gang_verdict.FailureRecord
-    uids: dict[str, str]
+    number: int = 0
+    record: gang_verdict.FailureRecord = field(default_factory=gang_verdict.FailureRecord)
+    uids: dict[str, str] = field(default_factory=dict)
     """Replica → uid of its pod, to notice replacements."""
+    not_ready_since: dict[str, float] = field(default_factory=dict)
+    """Pod's uid → when it was first seen Running and not Ready."""
     chief_over_at: float | None = None
     peer_failed_at: float | None = None
-    not_ready_since: dict[str, float] | None = None
     silent_since: float | None = None
 
 
@@ -58,7 +59,8 @@ class GangRun:
         self._store = store
         self._spec = cluster.spec
         self._generations = Generations(store, cluster.spec.run)
-        self._creation = GangCreation(cluster, self._generations, self._check_stop)
+        self._creation = GangCreation(cluster, self._generations, self._check_stop, self._notice)
+        self._watch = _Watch()
         # A plain attribute, set in a signal handler: an Event's lock may be held by the very code that the signal interrupted.
         self.stop = False
 
@@ -79,9 +81,13 @@ class GangRun:
         if done is not None:
             self._cluster.log(f"trained before, to step {done.checkpoint_step}: nothing to do")
             return done
-        number, logs = self._adopt() or self._creation.begin()
+        adopted = self._adopt()
+        number, logs = adopted or self._creation.begin()
+        self._watch.number = number
         try:
-            return self._follow(number, logs)
+            if adopted and self._generations.result(number) is None:
+                self._await_whole(number, logs)
+            return self._follow(logs)
         finally:
             logs.close()
 
@@ -116,15 +122,16 @@ class GangRun:
         return all(role in by_role and not by_role[role].deleting for role in names.ROLES)
 
     # --------------------------------------------------------------------------------------------------------------- follow
-    def _follow(self, number: int, logs: GangLogs) -> GangOutcome:
-        watch = _Watch(number, gang_verdict.FailureRecord(), {}, not_ready_since={})
+    def _await_whole(self, number: int, logs: GangLogs) -> None:
+        try:
+            self._creation.await_whole(number, logs)
+        except GangError:
+            self._cluster.take_down(number)
+            raise
+
+    def _follow(self, logs: GangLogs) -> GangOutcome:
+        watch = self._watch
         result: Result | None = None
-        if self._generations.result(number) is None:
-            try:
-                self._creation.await_whole(number, logs)
-            except GangError:
-                self._cluster.take_down(number)
-                raise
         while True:
             self._check_stop()
             for line in logs.lines(self._cluster.timing.poll):
@@ -145,7 +152,7 @@ class GangRun:
         result = self._generations.result(watch.number)
         pods, jobs = self._cluster.pods(watch.number), self._cluster.jobs(watch.number)
         logs.observe(pods)
-        self._notice(watch, pods)
+        self._notice(pods)
         if result is not None:
             return True, result
         timing, now = self._cluster.timing, time.monotonic()
@@ -161,7 +168,8 @@ class GangRun:
         self._free_lost_nodes(watch, pods)
         return over or failed, None
 
-    def _notice(self, watch: _Watch, pods: list[PodView]) -> None:
+    def _notice(self, pods: list[PodView]) -> None:
+        watch = self._watch
         for pod in watch.record.note(pods):
             self._cluster.log(f"{pod.failure} (pod {pod.name})")
         for pod in pods:
@@ -173,7 +181,6 @@ class GangRun:
 
     def _free_lost_nodes(self, watch: _Watch, pods: list[PodView]) -> None:
         """A pod on a dead node stays Running for ever; its Job replaces it only when it is gone, and only force makes it go."""
-        assert watch.not_ready_since is not None
         now = time.monotonic()
         for pod in pods:
             if pod.phase != "Running" or pod.ready:
