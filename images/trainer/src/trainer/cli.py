@@ -62,6 +62,9 @@ def _parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[st
 def _step(name: str, index: int | None) -> int:
     from trainer.steps.context import open_context
 
+    # TensorFlow's C++ side greets with pages on the machine's abilities; what matters comes as an exception.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
     module = importlib.import_module(f"trainer.steps.{name}")
     context = open_context()
     if index is None:

@@ -43,7 +43,7 @@ def load_builder(name: str, version: str, config: Mapping[str, Any], data_dir: P
     try:
         return narrowed(data_dir=str(data_dir), file_format="tfrecord", **config)
     except Exception as error:
-        raise UserError(f"dataset.builder: {name!r} refuses config {dict(config)}: {code.blame(error)}") from error
+        raise UserError(f"dataset.builder: {name!r} cannot be made with config {dict(config)}: {code.blame(error)}") from error
 
 
 def _at_version(found: Any, name: str, version: str, tfds: Any) -> Any:

@@ -49,7 +49,7 @@ def read_shards(
         records = tf.data.TFRecordDataset(list(files))
     else:
         names = tf.data.Dataset.from_tensor_slices(list(files)).shuffle(len(files), seed=seed, reshuffle_each_iteration=True)
-        records = names.interleave(tf.data.TFRecordDataset, cycle_length=min(4, len(files)), deterministic=True)
+        records = names.interleave(tf.data.TFRecordDataset, cycle_length=min(4, len(files)))
         records = records.shuffle(SHUFFLE_BUFFER, seed=seed, reshuffle_each_iteration=True)
     if repeat:
         records = records.repeat()
