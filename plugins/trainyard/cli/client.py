@@ -43,7 +43,8 @@ def explain(body: bytes, status: int) -> str:
             f"{'.'.join(str(part) for part in item.get('loc', []))}: {item.get('msg', item)}" if isinstance(item, Mapping) else str(item)
             for item in detail
         )
-    return str(detail).strip() or f"HTTP {status}"
+    # Airflow passes on a schema's whole complaint, of which the first line says it all.
+    return str(detail).strip().partition("\n\nFailed validating")[0] or f"HTTP {status}"
 
 
 class Client:
@@ -136,6 +137,10 @@ class Client:
         """Ends a run: its tasks fail, its pods are taken down by ``clean_up``."""
         self.json("PATCH", f"/api/v2/dags/{segment(dag_id)}/dagRuns/{segment(run_id)}", json={"state": "failed", "note": note})
 
+    def note(self, dag_id: str, run_id: str, note: str) -> None:
+        """Leaves a note at a run, for people to read in Airflow."""
+        self.json("PATCH", f"/api/v2/dags/{segment(dag_id)}/dagRuns/{segment(run_id)}", json={"note": note})
+
     def clear_tasks(self, dag_id: str, run_id: str, tasks: list[str]) -> int:
         """Lets tasks of a run, and what follows them, run again; says how many."""
         body = {
@@ -151,6 +156,16 @@ class Client:
     def form(self, dag_id: str) -> dict[str, Any]:
         """The parameters of a DAG's form by name."""
         return dict(self.json("GET", f"/api/v2/dags/{segment(dag_id)}/details").get("params") or {})
+
+    def why_failed(self, dag_id: str, run_id: str, step: str, index: int | None, attempt: int) -> str | None:
+        """The message of the exception that ended a task, from its log in Airflow; None if there is none (its worker was killed)."""
+        path = f"/api/v2/dags/{segment(dag_id)}/dagRuns/{segment(run_id)}/taskInstances/{segment(step)}/logs/{attempt}"
+        entries = self.json("GET", path, params={"full_content": "true", "map_index": -1 if index is None else index}).get("content")
+        found = None
+        for entry in entries if isinstance(entries, list) else []:
+            if isinstance(entry, Mapping) and entry.get("error_detail"):
+                found = str(entry["error_detail"][0].get("exc_value") or "").strip()
+        return found or None
 
     def backfill(self, body: Mapping[str, Any], *, dry_run: bool) -> dict[str, Any]:
         return dict(self.json("POST", f"/api/v2/backfills{'/dry_run' if dry_run else ''}", json=dict(body)))

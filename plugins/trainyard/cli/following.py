@@ -22,6 +22,8 @@ POLL_S = 1.0
 AWAY_LIMIT_S = 180.0
 """How long Airflow may be away while a run is followed: a restart of it costs no training, so it should cost no follower."""
 
+CANCELLED = "cancelled by "
+"""How the note begins that ``trainyard cancel`` leaves in Airflow."""
 ENDED = frozenset({"success", "failed"})
 """States of a run that are final."""
 # A step that is many task instances shows the state that matters most.
@@ -47,17 +49,17 @@ def steps_of(document: dict[str, Any]) -> list[dict[str, Any]]:
     rows: dict[str, dict[str, Any]] = {}
     for item in document["steps"]:
         state = item["state"] or "waiting"
-        row = rows.setdefault(
-            item["step"], {"step": item["step"], "state": state, "start": None, "end": None, "try": 0, "parts": 0, "done": 0}
-        )
+        empty = {"step": item["step"], "state": state, "start": None, "end": None, "try": 0, "parts": 0, "done": 0, "open": False}
+        row = rows.setdefault(item["step"], empty)
         row["state"] = min(row["state"], state, key=_rank)
         row["try"] = max(row["try"], item["try"] or 0)
         row["parts"] += 1
         row["done"] += state == "success"
         row["start"] = min(filter(None, (row["start"], item["start"])), default=None)
         row["end"] = max(filter(None, (row["end"], item["end"])), default=None)
+        row["open"] |= item["end"] is None
     for row in rows.values():
-        row["seconds"] = _span(row["start"], row["end"] if row["state"] in ("success", "failed", "skipped") else None)
+        row["seconds"] = _span(row["start"], None if row["open"] else row["end"])
     return list(rows.values())
 
 
@@ -116,7 +118,7 @@ def end_event(document: dict[str, Any]) -> dict[str, Any]:
         "run": document["run"],
         "state": document["state"],
         "outcome": result.get("outcome"),
-        "reason": result.get("reason") or document.get("note"),
+        "reason": _reason(document, result),
         "metrics": metrics,
         "accuracy": metrics.get("accuracy"),
         "model": result.get("model"),
@@ -125,6 +127,12 @@ def end_event(document: dict[str, Any]) -> dict[str, Any]:
         "seconds": document["seconds"],
         "steps": {row["step"]: row["seconds"] for row in steps_of(document)},
     }
+
+
+def _reason(document: dict[str, Any], result: dict[str, Any]) -> str | None:
+    """Why it ended as it did: a person's word first, then the platform's, then the failed step's own (``failure``)."""
+    note = document.get("note") or ""
+    return note if note.startswith(CANCELLED) else result.get("reason") or document.get("failure")
 
 
 def _rank(state: str) -> int:

@@ -22,9 +22,6 @@ from trainyard.cli.exits import Exit
 from trainyard.cli.output import Output
 from trainyard.errors import NotFoundError
 
-TRAINER_BUG = 1
-"""The interpreter's own code for an exception that nobody caught."""
-
 
 def train_here(
     client: Client, chosen: dict[str, Any], version: str | None, values: dict[str, Any], package: Path | None, out: Output
@@ -50,11 +47,7 @@ def train_here(
     with tempfile.TemporaryDirectory(prefix="trainyard-local-") as work:
         spec_file = Path(work) / "spec.json"
         spec_file.write_text(json.dumps(spec))
-        environment = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(filter(None, [*paths, os.environ.get("PYTHONPATH")])),
-            "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "2"),
-        }
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [*paths, os.environ.get("PYTHONPATH")]))}
         command = [sys.executable, "-m", "trainer.cli", "local", "--spec", str(spec_file), "--data", str(cache)]
         # With --json the trainer's lines are remarks: stdout is for documents alone.
         code = subprocess.run(command, cwd=work, env=environment, stdout=sys.stderr if out.as_json else None, check=False).returncode

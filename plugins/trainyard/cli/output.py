@@ -52,7 +52,7 @@ class Output:
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+        table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold", show_header=any(columns))
         for index, column in enumerate(columns):
             numbers = bool(rows) and all(isinstance(row[index], int | float) for row in rows)
             table.add_column(column, justify="right" if numbers else "left", overflow="fold")

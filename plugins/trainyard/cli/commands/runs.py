@@ -13,10 +13,10 @@ from trainyard.cli import logs as log_view
 from trainyard.cli.client import BadRequestError, Client
 from trainyard.cli.commands.code import package_folder, publish_folder, search_roots
 from trainyard.cli.exits import Exit, RunFailedError
-from trainyard.cli.following import ENDED, end_event, follow, steps_of
+from trainyard.cli.following import CANCELLED, ENDED, end_event, follow, steps_of
 from trainyard.cli.invoking import JsonOption, connected
 from trainyard.cli.output import Output, moment, seconds
-from trainyard.errors import ConfigError, NotFoundError, RefusedError
+from trainyard.errors import ConfigError, NotFoundError, RefusedError, TrainyardError
 
 Pipeline = Annotated[str, typer.Argument(metavar="PIPELINE", help="A pipeline, or TENANT/PIPELINE.")]
 Run = Annotated[
@@ -140,7 +140,7 @@ def status(
         if follow_:
             _follow_to_the_end(client, found["dag_id"], found["run_id"], out)
             return
-        document = client.run(found["dag_id"], found["run_id"])
+        document = _read(client, found["dag_id"], found["run_id"])
     out.document(document)
     if not as_json:
         _show_run(document, out)
@@ -175,7 +175,8 @@ def logs(
             return
         names = [item["replica"] for item in known]
         if replica is not None and replica not in names and (not follow_ or client.run(*ids)["state"] in ENDED):
-            raise NotFoundError(f"run {found['run']} has no log of `{replica}`; {choosing.hint(replica, names)}")
+            there = choosing.hint(replica, names) if names else "none of its pods has written a line"
+            raise NotFoundError(f"run {found['run']} has no log of `{replica}`; {there}")
         if not names and not follow_:
             raise NotFoundError(f"run {found['run']} has no logs yet (none of its pods has written a line): `-f` waits for them")
 
@@ -202,7 +203,7 @@ def cancel(
         if document["state"] in ENDED:
             raise BadRequestError(f"run {found['run']} has ended already ({document['state']}): there is nothing to cancel")
         who = client.session.user or "a person"
-        client.mark_failed(found["dag_id"], found["run_id"], f"cancelled by {who}")
+        client.mark_failed(found["dag_id"], found["run_id"], f"{CANCELLED}{who}")
         if wait:
             document = _wait_for_the_end(client, found)
     out.document({"run": found["run"], "state": document["state"] if wait else "ending"})
@@ -224,6 +225,7 @@ def retry(run_: Run, follow_: Follow = True, as_json: JsonOption = False) -> Non
             )
         # Skipped steps too: they are what a failure or a cancel left out, and the run would end green without them.
         again = sorted({row["step"] for row in document["steps"] if row["state"] != "success"})
+        client.note(found["dag_id"], found["run_id"], f"tried again by {client.session.user or 'a person'}")
         count = client.clear_tasks(found["dag_id"], found["run_id"], again)
         out.remark(f"run {found['run']}: {count} tasks run again, from {', '.join(again)}")
         if follow_:
@@ -261,7 +263,7 @@ def _package_of(chosen: dict[str, Any], source: Path | None, *, required: bool) 
 def _follow_to_the_end(client: Client, dag_id: str, run_id: str, out: Output) -> None:
     name = f"{dag_id}/{run_id}"
     try:
-        end = live.show(follow(lambda: client.run(dag_id, run_id)), out)
+        end = live.show(follow(lambda: _read(client, dag_id, run_id)), out)
     except KeyboardInterrupt:
         out.remark(
             f"\nno longer following; the run goes on. `trainyard status {name} -f` follows it again, `trainyard cancel {name}` ends it"
@@ -270,15 +272,24 @@ def _follow_to_the_end(client: Client, dag_id: str, run_id: str, out: Output) ->
     if not out.as_json:
         _show_end(end, out)
     if end["state"] != "success":
-        failed = [step for step, state in _failed_steps(client, dag_id, run_id)]
-        why = f": {end['reason']}" if end["reason"] else ""
-        where = f"; its words: `trainyard logs {end['run']}`" + (f", step {', '.join(failed)}" if failed else "")
-        raise RunFailedError(f"run {end['run']} {end['outcome'] or 'failed'}{why}{where}")
+        reason = (end["reason"] or "no reason was given").splitlines()[0]
+        raise RunFailedError(f"run {end['run']} {end['outcome'] or 'failed'}: {reason} (`trainyard logs {end['run']}`)")
 
 
-def _failed_steps(client: Client, dag_id: str, run_id: str) -> list[tuple[str, str]]:
-    rows = steps_of(client.run(dag_id, run_id))
-    return [(row["step"], row["state"]) for row in rows if row["state"] == "failed" and row["step"] != "clean_up"]
+def _read(client: Client, dag_id: str, run_id: str) -> dict[str, Any]:
+    """A run's document; one that failed before any pod could say why gets the words of its first failed task (``failure``)."""
+    document = client.run(dag_id, run_id)
+    if document["state"] == "failed" and not (document["result"] or {}).get("reason"):
+        failed = [row for row in document["steps"] if row["state"] == "failed"]
+        failed.sort(key=lambda row: row["step"] == "clean_up")  # it fails since the others did
+        if failed:
+            row = failed[0]
+            try:
+                words = client.why_failed(dag_id, run_id, row["step"], row["index"], row["try"])
+            except TrainyardError:
+                words = None  # its log is gone, or is not the person's to read: the run has failed all the same
+            document["failure"] = f"{row['step']}: {words or 'it ended without a word: see its log in Airflow'}"
+    return document
 
 
 def _wait_for_the_end(client: Client, found: dict[str, Any], limit_s: float = 180.0) -> dict[str, Any]:

@@ -85,7 +85,40 @@ def test_a_failed_run_says_why_and_where(server: Server, trainyard: Trainyard, s
     assert done.lines[-1]["reason"] == "Diverged: the loss is nan"
     assert done.err.count("\n") == 1
     assert "run digits-mlp-0123456789 failed: Diverged: the loss is nan" in done.err
-    assert "`trainyard logs digits-mlp-0123456789`, step train\n" in done.err
+    assert "(`trainyard logs digits-mlp-0123456789`)" in done.err
+
+
+def test_a_refused_run_says_why_though_no_pod_could(server: Server, trainyard: Trainyard, shapes: Any) -> None:
+    """``check`` refuses before there is a result or a log of ours: its words are in Airflow's log of the task."""
+    steps = [
+        shapes.step("check", "failed", **{"try": 2}),
+        shapes.step("train", "upstream_failed"),
+        shapes.step("clean_up", "upstream_failed"),
+    ]
+    server.documents = [shapes.document("failed", steps)]
+    log = [{"event": "a line"}, {"event": "Task failed with exception", "error_detail": [{"exc_value": "5 slots; tenant vision has 4"}]}]
+    path = f"{RUNS}/{RUN_ID}/taskInstances/check/logs/2"
+    server.answers["GET", path] = (200, {"content": log})
+    done = trainyard("run", "digits-mlp", "--json")
+    assert (done.code, done.lines[-1]["reason"]) == (1, "check: 5 slots; tenant vision has 4")
+    assert "failed: check: 5 slots; tenant vision has 4" in done.err
+    assert "check: 5 slots; tenant vision has 4" in trainyard("status", "digits-mlp").out
+    server.answers["GET", path] = (404, {"detail": "no log"})
+    assert "it ended without a word" in trainyard("run", "digits-mlp").err
+
+
+def test_a_schemas_long_complaint_is_one_line(server: Server, trainyard: Trainyard) -> None:
+    text = "Invalid input for param workers: 0 is less than the minimum of 1\n\nFailed validating 'minimum' in schema:\n    {...}"
+    server.answers["POST", RUNS] = (400, {"detail": text})
+    assert trainyard("run", "digits-mlp").err == "trainyard: Invalid input for param workers: 0 is less than the minimum of 1\n"
+
+
+def test_a_persons_word_is_the_reason(server: Server, trainyard: Trainyard, shapes: Any) -> None:
+    result = {"outcome": "failed", "reason": "Terminated", "metrics": {}}
+    server.documents = [shapes.document("failed", [shapes.step("train", "failed")], result=result, note="cancelled by alice")]
+    assert "cancelled by alice" in trainyard("status", "digits-mlp").out
+    server.documents[0]["note"] = "a remark of somebody's"
+    assert "Terminated" in trainyard("status", "digits-mlp").out
 
 
 def test_a_rejected_model_is_a_good_end(server: Server, trainyard: Trainyard, shapes: Any) -> None:
@@ -323,8 +356,10 @@ def test_retry_clears_what_did_not_succeed_and_what_was_left_out(server: Server,
     server.documents = [shapes.document("failed", steps)]
     path = f"/api/v2/dags/{DAG}/clearTaskInstances"
     server.answers["POST", path] = (200, {"task_instances": [{}, {}, {}]})
+    server.answers["PATCH", f"{RUNS}/{RUN_ID}"] = (200, {})
     done = trainyard("retry", "digits-mlp", "--no-follow", "--json")
     assert done.code == 0, done.err
+    assert server.bodies("PATCH", f"{RUNS}/{RUN_ID}") == [{"note": "tried again by alice"}]
     (body,) = server.bodies("POST", path)
     assert body == {
         "dry_run": False, "dag_run_id": RUN_ID, "task_ids": ["export", "gate", "shard"],
