@@ -188,7 +188,8 @@ class Airflow:
 
         return [
             component("airflow-api-server", "api-server", health="metadatabase"),
-            component("airflow-scheduler", "scheduler", "--skip-serve-logs", health="scheduler"),
+            # Its executor would wait for running tasks: those are adopted by their next try, waiting gains nothing.
+            component("airflow-scheduler", "scheduler", "--skip-serve-logs", health="scheduler", grace_s=1.0),
             component("airflow-dag-processor", "dag-processor", health="dag_processor"),
             component("airflow-triggerer", "triggerer", "--skip-serve-logs", health="triggerer"),
         ]

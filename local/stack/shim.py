@@ -65,35 +65,34 @@ def descendants(root: int) -> list[int]:
     return found
 
 
-def reap(main: int) -> int | None:
-    """Collects every ended child; the exit code of `main` once it is among them."""
+def reap(main: int) -> tuple[int | None, bool]:
+    """Collects every ended child: the exit code of `main` once it is among them, and whether a child is left."""
     code: int | None = None
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
-            return code
+            return code, False
         if pid == 0:
-            return code
+            return code, True
         if pid == main:
             value = os.waitstatus_to_exitcode(status)
             code = value if value >= 0 else 128 - value
 
 
 def kill_all(main: int) -> int | None:
-    """SIGKILLs every descendant until none is left; the exit code of `main` if it ended meanwhile."""
+    """SIGKILLs every descendant until none is left, zombies included; the exit code of `main` if it ended meanwhile."""
     code: int | None = None
     deadline = time.monotonic() + KILL_BOUND_S
     while time.monotonic() < deadline:
-        alive = descendants(os.getpid())
-        for pid in alive:
+        for pid in descendants(os.getpid()):
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
-        ended = reap(main)
+        ended, left = reap(main)
         code = ended if ended is not None else code
-        if not alive:
+        if not left:
             return code
         time.sleep(0.02)
     print(f"shim: cannot kill {descendants(os.getpid())}", file=sys.stderr, flush=True)
@@ -165,7 +164,7 @@ def main() -> int:
     while code is None:
         wait = 3600.0 if deadline is None else max(0.0, deadline - time.monotonic())
         got = signal.sigtimedwait(WATCHED, wait)
-        code = reap(pid)
+        code, _ = reap(pid)
         if code is not None:
             break
         number = got.si_signo if got else None

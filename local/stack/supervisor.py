@@ -71,14 +71,18 @@ class Supervisor:
 
     # ------------------------------------------------------------------------------------------------------------ state
     def describe(self) -> dict[str, dict[str, object]]:
-        """For state.json: name -> pid of the shim, state, restarts."""
+        """For state.json: name -> pid (the program's own; None while it is not known), shim (its pid), state, restarts."""
         found: dict[str, dict[str, object]] = {}
+        recorded = processes.recorded(self.run)
         for name, one in self._running.items():
             if one.process is None:
                 state = "backoff"
             else:
                 state = "running" if one.was_ready else "starting"
-            found[name] = {"pid": one.process.pid if one.process else None, "state": state, "restarts": one.restarts}
+            shim_pid = one.process.pid if one.process else None
+            known = recorded.get(name)
+            pid = known[1].pid if known and known[0].pid == shim_pid else None
+            found[name] = {"pid": pid, "shim": shim_pid, "state": state, "restarts": one.restarts}
         return found
 
     # ------------------------------------------------------------------------------------------------------------ start
@@ -189,7 +193,7 @@ class Supervisor:
         strangers = [pid for pid in children_of(os.getpid()) if pid not in ours]
         for pid in strangers:
             tree = [pid, *shim.descendants(pid)]
-            log.warning("killing what a dead shim left: %s", tree)
+            log.warning("killing what a dead shim left: %s", ", ".join(f"{one} ({processes.command_of(one)})" for one in tree))
             processes.kill(tree)
             try:
                 os.waitpid(pid, 0)

@@ -1,0 +1,101 @@
+"""Identities, keys and flags of the control plane, without starting it (tests/e2e/test_stack_*.py do)."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import ssl
+import stat
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+
+from local.stack import certificates, control_plane, ports
+from local.stack.control_plane import IDENTITIES, ControlPlane
+from local.stack.state import State
+
+
+@pytest.fixture
+def plane(tmp_path: Path) -> ControlPlane:
+    return control_plane.prepare(State.at(tmp_path), ports.plan(20000), Path("/kube"))
+
+
+def test_every_identity_has_a_random_token_of_its_own(plane: ControlPlane) -> None:
+    assert set(plane.tokens) == set(IDENTITIES)
+    assert len(set(plane.tokens.values())) == len(IDENTITIES)
+    assert all(len(token) >= 32 for token in plane.tokens.values())
+
+
+def test_secrets_are_the_users_alone(plane: ControlPlane) -> None:
+    files = [plane.state.kube / "tokens.csv", *plane.state.kube.glob("*.kubeconfig"), *plane.pki.folder.glob("*.key")]
+    assert len(files) == 1 + len(IDENTITIES) + 3
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
+
+
+def test_a_restart_keeps_tokens_and_keys(plane: ControlPlane, tmp_path: Path) -> None:
+    authority = plane.pki.ca.read_bytes()
+    again = control_plane.prepare(State.at(tmp_path), ports.plan(20000), Path("/kube"))
+    assert again.tokens == plane.tokens
+    assert again.pki.ca.read_bytes() == authority
+
+
+def test_a_kubeconfig_names_server_authority_and_token(plane: ControlPlane) -> None:
+    value = json.loads(plane.kubeconfig("airflow").read_text())
+    assert value["clusters"][0]["cluster"]["server"] == "https://127.0.0.1:20002"
+    assert value["users"][0]["user"]["token"] == plane.tokens["airflow"]
+
+
+def test_only_the_administrator_passes_over_rbac(plane: ControlPlane) -> None:
+    rows = [line.split(",") for line in (plane.state.kube / "tokens.csv").read_text().splitlines()]
+    assert [row[2] for row in rows if "system:masters" in row] == ["admin"]
+    assert ["system:node:local", "kubelet", "system:nodes"] in [row[1:] for row in rows]
+
+
+def test_flags_that_matter(plane: ControlPlane) -> None:
+    flags = {component.name: list(component.program) for component in plane.components({})}
+    assert "--anonymous-auth=false" in flags["kube-apiserver"]
+    assert "--authorization-mode=Node,RBAC" in flags["kube-apiserver"]
+    assert "--enable-admission-plugins=NodeRestriction,ResourceQuota,LimitRanger,PodSecurity" in flags["kube-apiserver"]
+    for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler"):
+        assert "--bind-address=127.0.0.1" in flags[name]
+    assert not any("http://" in word or "tcp" in word for word in flags["etcd"])
+    assert "--unsafe-no-fsync" not in flags["etcd"]
+    assert "--unsafe-no-fsync" in list(plane.components({}, fsync=False)[0].program)
+
+
+def test_etcds_sockets_lie_in_a_folder_of_the_user_alone(plane: ControlPlane) -> None:
+    etcd = plane.components({})[0]
+    assert stat.S_IMODE(etcd.cwd.stat().st_mode) == 0o700
+
+
+def test_nothing_answers(plane: ControlPlane) -> None:
+    assert not plane.ready()
+    assert not plane.node_ready()
+
+
+def test_the_servers_certificate_is_for_loopback_and_signed_by_the_authority(plane: ControlPlane) -> None:
+    authority = x509.load_pem_x509_certificate(plane.pki.ca.read_bytes())
+    server = x509.load_pem_x509_certificate(plane.pki.crt(certificates.APISERVER).read_bytes())
+    server.verify_directly_issued_by(authority)
+    names = server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert "127.0.0.1" in [str(address) for address in names.get_values_for_type(x509.IPAddress)]
+    ssl.create_default_context(cafile=str(plane.pki.ca))
+
+
+@pytest.mark.parametrize("name", ["ca.crt", "apiserver.key", "service-account.key"])
+def test_a_half_made_set_is_made_again(tmp_path: Path, name: str) -> None:
+    first = certificates.ensure(tmp_path)
+    authority, account = first.ca.read_bytes(), first.service_account_key.read_bytes()
+    (tmp_path / name).unlink()
+    again = certificates.ensure(tmp_path)
+    assert again.ca.read_bytes() != authority
+    if name != "service-account.key":
+        assert again.service_account_key.read_bytes() == account  # tokens that pods hold stay good
+
+
+def test_a_set_that_runs_out_soon_is_renewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(certificates, "LIFE", datetime.timedelta(days=20))
+    authority = certificates.ensure(tmp_path).ca.read_bytes()
+    monkeypatch.undo()
+    assert certificates.ensure(tmp_path).ca.read_bytes() != authority
