@@ -67,7 +67,7 @@ def test_a_starter_that_dies_before_the_answer_is_said(state: State, server: Con
 
 
 def test_nobody_there(state: State) -> None:
-    with pytest.raises(StackError, match="not up .*trainyard up"):
+    with pytest.raises(StackError, match=r"not up .*trainyard up"):
         list(ask(state, {"do": "restart", "what": "x"}))
 
 

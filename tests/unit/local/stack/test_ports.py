@@ -42,7 +42,7 @@ def test_wrong_plans_are_refused_with_the_way_out(base: int, overrides: dict[str
 
 @pytest.mark.parametrize("text", ["airflow", "airflow=", "airflow=x", "=1"])
 def test_an_override_that_is_none(text: str) -> None:
-    with pytest.raises(StackError, match="NAME=NUMBER|no port named"):
+    with pytest.raises(StackError, match=r"NAME=NUMBER|no port named"):
         ports.plan(20000, dict([ports.parse_override(text)]))
 
 

@@ -16,7 +16,12 @@ from local.stack import processes
 from local.stack.processes import Identity
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
-GROWN = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']); print('ready', flush=True); time.sleep(600)"
+GROWN = """
+import subprocess, sys, time
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+print("ready", flush=True)
+time.sleep(600)
+"""
 
 
 @pytest.fixture

@@ -138,7 +138,8 @@ def test_nothing_outlives_a_killed_parent(tmp_path: Path) -> None:
     """The starter dies by SIGKILL while the program is deaf to everything that can be ignored."""
     words = command(tmp_path, family(deaf=True), 0)
     place = words.index("--parent") + 1
-    starter = f"import os, subprocess, time\nw = {words!r}\nw[{place}] = str(os.getpid())\nsubprocess.Popen(w, start_new_session=True)\ntime.sleep(600)\n"
+    starter = f"import os, subprocess, time\nw = {words!r}\nw[{place}] = str(os.getpid())\n"
+    starter += "subprocess.Popen(w, start_new_session=True)\ntime.sleep(600)\n"
     parent = subprocess.Popen([sys.executable, "-c", starter])
     try:
         until(lambda: len(shim.descendants(parent.pid)) >= 4, "shim, program and its family")

@@ -92,7 +92,8 @@ def test_a_killed_shims_orphans_are_buried_and_the_component_comes_back(tmp_path
     said = run(
         tmp_path,
         """
-        grown = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], start_new_session=True); time.sleep(600)"
+        child = "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], start_new_session=True)"
+        grown = "import subprocess, sys, time; " + child + "; time.sleep(600)"
         supervisor.start(component("one", grown))
         supervisor.start(component("bystander", SLEEP))
         supervisor.wait_ready(["one", "bystander"])
