@@ -1,3 +1,3 @@
 """Shared fixtures only; nothing here changes how tests run."""
 
-pytest_plugins = ["tests.fixtures.s3"]
+pytest_plugins = ["tests.fixtures.airflow_home", "tests.fixtures.s3"]

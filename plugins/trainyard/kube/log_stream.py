@@ -125,8 +125,10 @@ class GangLogs:
             if pod.uid not in self._followers and pod.started:
                 follower = Follower(self._core, self._namespace, pod, self._lines, tail=self._adopted)
                 self._followers[pod.uid] = follower
+                if pod.over:
+                    follower.over.set()
                 follower.start()
-            if pod.uid in self._followers and pod.over:
+            elif pod.uid in self._followers and pod.over:
                 self._followers[pod.uid].over.set()
         # What was there at the first look was adopted; a replacement is new and is shown from its first line.
         self._adopted = False

@@ -1,0 +1,80 @@
+"""The teardown's verdict: what was red ends red, and green needs evidence."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+
+from tests.fixtures.run_spec import run_spec_document
+from trainyard.contract.run_spec import RunSpec
+from trainyard.operators import clean_up_pod
+from trainyard.operators.clean_up_pod import CleanUpPod
+from trainyard.operators.step_pod import HousePod
+from trainyard.settings.clusters import S3, ClusterProfile, Images
+
+SPEC = RunSpec.model_validate(run_spec_document())
+
+
+class Run:
+    """A run with states and, perhaps, a result."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.states: dict[str, str | None] = {}
+        self.result: dict[str, Any] | None = None
+        store = SimpleNamespace(get_json=lambda key: self.result)
+        profile = ClusterProfile(
+            name="c", addressing="dns", port=2222, images=Images(trainer="t:1", airflow="a:1"), s3=S3(mode="external", bucket_prefix="abc")
+        )
+        access = SimpleNamespace(spec=SPEC, store=store, settings=SimpleNamespace(cluster=profile))
+        monkeypatch.setattr(clean_up_pod, "open_run", lambda tenant, run: access)
+        monkeypatch.setattr(HousePod, "execute", lambda *_: None)
+
+    def end(self) -> None:
+        dag_run = SimpleNamespace(dag_id="d", run_id="r")
+        ti = SimpleNamespace(get_task_states=lambda dag_id, run_ids: {"r": self.states | {"clean_up": "running"}})
+        task().execute({"ti": ti, "dag_run": dag_run})  # type: ignore[typeddict-item,arg-type]
+
+
+def task() -> CleanUpPod:
+    return CleanUpPod(task_id="clean_up", tenant="vision", pipeline="digits-mlp")
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Run:
+    return Run(monkeypatch)
+
+
+@pytest.mark.parametrize("outcome", ["exported", "rejected"])
+def test_green_with_evidence(run: Run, outcome: str) -> None:
+    run.states = {"check": "success", "train": "success", "export": "skipped" if outcome == "rejected" else "success"}
+    run.result = {"outcome": outcome}
+    run.end()
+
+
+@pytest.mark.parametrize("state", ["failed", "upstream_failed"])
+def test_red_stays_red(run: Run, state: str) -> None:
+    run.states = {"check": "success", "train": state, "export": "skipped"}
+    run.result = {"outcome": "exported"}
+    with pytest.raises(AirflowFailException, match="the run is red: train"):
+        run.end()
+
+
+@pytest.mark.parametrize("result", [None, {"outcome": "failed"}, {"outcome": "cancelled"}])
+def test_a_run_whose_tasks_were_all_skipped_is_not_green(run: Run, result: dict[str, Any] | None) -> None:
+    """Airflow ends a run that was marked failed between two tasks as success: its leaves are skipped."""
+    run.states = {"check": "success", "prepare": "skipped", "export": "skipped"}
+    run.result = result
+    with pytest.raises(AirflowFailException, match="nothing was exported"):
+        run.end()
+
+
+def test_its_pod_is_the_platforms(run: Run) -> None:
+    pod = task().compose({"dag_run": SimpleNamespace(dag_id="d", run_id="r")})  # type: ignore[typeddict-item]
+    assert pod.metadata.namespace == "trainyard-platform"
+    assert pod.spec.service_account_name == "trainyard-upkeep"
+    (container,) = pod.spec.containers
+    assert container.command[3:] == ["clean-up", "--tenant", "vision", "--run", SPEC.run]
+    assert container.image == "a:1"
