@@ -83,5 +83,5 @@ def test_silence_is_asked_again_and_answers_are_not() -> None:
 
 
 def test_patience_ends() -> None:
-    with pytest.raises(UnavailableError, match="has not answered for 0 s: .*refused"):
+    with pytest.raises(UnavailableError, match=r"has not answered for 0 s: .*refused"):
         client.ask(Answers(*[ConnectionRefusedError("refused")] * 1000), patience=Patience(0.05, first=0.01))

@@ -69,7 +69,7 @@ def test_a_pod_that_exists_is_adopted_and_not_made_twice() -> None:
 
 def test_a_refusal_for_good_is_final() -> None:
     api = Api(INSECURE)
-    with pytest.raises(RefusedError, match="namespace tenant-vision refuses the pod: .*PodSecurity"):
+    with pytest.raises(RefusedError, match=r"namespace tenant-vision refuses the pod: .*PodSecurity"):
         manager(api).create_pod(POD)
 
 
