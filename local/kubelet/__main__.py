@@ -94,9 +94,14 @@ def serve(arguments: argparse.Namespace) -> int:
     held = lock(root)
     try:
         images = Images(arguments.images, CHECKOUT)
-        api = Api(arguments.kubeconfig)
-    except (ImagesFileError, ConfigException, OSError) as problem:
+    except ImagesFileError as problem:
         raise UsageError(str(problem)) from problem
+    try:
+        api = Api(arguments.kubeconfig)
+    except (ConfigException, OSError, ValueError) as problem:
+        raise UsageError(
+            f"--kubeconfig {arguments.kubeconfig}: {problem} Give the file of the node's identity (the stack writes it)"
+        ) from problem
     pods = root / "pods"
     pods.mkdir(mode=0o700, exist_ok=True)
     leftovers.reap(pods)

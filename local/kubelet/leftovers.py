@@ -28,10 +28,10 @@ def find(pods: Path) -> list[int]:
         try:
             state = json.loads(record.read_text(encoding="utf-8"))
             named = [(int(state[key]["pid"]), int(state[key]["started"])) for key in ("shim", "process")]
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError, KeyError, TypeError):
             continue
         for pid, started in named:
-            if pid in table and table[pid].started == started:
+            if pid in table and table[pid].started == started and not table[pid].zombie:
                 recorded.add(pid)
         sessions[named[1][0]] = named[1][1]
     mine = os.getpid()

@@ -9,6 +9,7 @@ import os
 import platform
 import shutil
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,24 +68,23 @@ class Node:
         self._root = root
         self._version = version
         self._returned = returned
-        self._since = utc_seconds(datetime.datetime.now(datetime.UTC).timestamp())
+        self._since = utc_seconds(wall_clock())
 
     def keep(self, stop: threading.Event) -> None:
         """Register, then renew until `stop` is set; whatever fails is tried again."""
         registered, next_status = False, 0.0
-        clock = datetime.datetime.now(datetime.UTC).timestamp
-        renewed = clock()
+        renewed = wall_clock()
         while not stop.is_set():
             wait = RENEW_S
             try:
                 if not registered:
                     self.register()
                     registered = True
-                if clock() >= next_status:
+                if wall_clock() >= next_status:
                     self.report()
-                    next_status = clock() + STATUS_S
+                    next_status = wall_clock() + STATUS_S
                 self.renew()
-                away, renewed = clock() - renewed, clock()
+                away, renewed = wall_clock() - renewed, wall_clock()
                 if away > LEASE_S:
                     self._returned()
             except ApiError as problem:
@@ -113,7 +113,7 @@ class Node:
     def status(self) -> Json:
         """The Node's status now."""
         resources = self.capacity.as_resources(shutil.disk_usage(self._root).total)
-        now = utc_seconds(datetime.datetime.now(datetime.UTC).timestamp())
+        now = utc_seconds(wall_clock())
         conditions = [
             ("MemoryPressure", "False", "KubeletHasSufficientMemory", "not watched: containers are held to their own limits"),
             ("DiskPressure", "False", "KubeletHasNoDiskPressure", "not watched"),
@@ -163,6 +163,11 @@ class Node:
             reference = {"apiVersion": "v1", "kind": "Node", "name": self.name, "uid": owner["metadata"]["uid"]}
             metadata = {"name": self.name, "namespace": "kube-node-lease", "ownerReferences": [reference]}
             self._api.request("POST", LEASES, body={"metadata": metadata, "spec": spec})
+
+
+def wall_clock() -> float:
+    """Seconds since the epoch. Not the monotonic clock: that stands still while a machine sleeps, and a Lease does not."""
+    return time.time()
 
 
 def _architecture() -> str:

@@ -126,6 +126,7 @@ def start(server: KubeletServer, port: int, certificate: Path, client_ca: Path |
         log.warning("no --client-ca: any process of this machine can read pods' logs at https://%s:%d", ADDRESS, port)
     # Bound here, so that a port already taken is an error of the start and not of a thread.
     listening = config.bind_socket()
+    listening.listen()  # from now on who asks waits, also while the thread is not there yet
     running = uvicorn.Server(config)
     threading.Thread(target=running.run, args=([listening],), name="server", daemon=True).start()
     return running

@@ -65,7 +65,9 @@ def test_nothing_of_this_process_gets_in(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_the_pod_wins_over_env_from_and_that_over_the_image() -> None:
     sources = Sources(maps={"m": {"MODE": b"map", "LANG": b"map"}})
-    found = build(sources, envFrom=[{"configMapRef": {"name": "m"}}], env=[{"name": "MODE", "value": "pod"}, {"name": "PATH", "value": "/bin"}])
+    found = build(
+        sources, envFrom=[{"configMapRef": {"name": "m"}}], env=[{"name": "MODE", "value": "pod"}, {"name": "PATH", "value": "/bin"}]
+    )
     assert (found["LANG"], found["MODE"], found["PATH"]) == ("map", "pod", "/bin")
 
 
@@ -105,7 +107,11 @@ def test_what_is_missing_is_named(item: Json, message: str) -> None:
 def test_an_optional_source_leaves_the_variable_unset(name: str) -> None:
     sources = Sources(secrets={"present": {"other": b""}})
     reference = {"name": name, "key": "k", "optional": True}
-    found = build(sources, env=[{"name": "A", "valueFrom": {"secretKeyRef": reference}}], envFrom=[{"secretRef": {"name": "absent", "optional": True}}])
+    found = build(
+        sources,
+        env=[{"name": "A", "valueFrom": {"secretKeyRef": reference}}],
+        envFrom=[{"secretRef": {"name": "absent", "optional": True}}],
+    )
     assert "A" not in found
 
 

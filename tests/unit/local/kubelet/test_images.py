@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from local.kubelet.images import Images, ImagesFileError, ImageNotMapped, InvalidImageName, normalized
+from local.kubelet.images import ImageNotMapped, Images, ImagesFileError, InvalidImageName, normalized
 from local.kubelet.processes import CHECKOUT
 
 

@@ -1,4 +1,4 @@
-"""The state machine, with the runtime and the API server in the test's hands. What real processes do is in test_processes and tests/cluster."""
+"""The state machine, with the runtime and the API server in the test's hands (real processes: test_processes, tests/cluster)."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Bench:
     def state(self, name: str = "main") -> Json:
         for item in [*self.last["containerStatuses"], *self.last["initContainerStatuses"]]:
             if item["name"] == name:
-                return item["state"]  # type: ignore[no-any-return]
+                return item["state"]
         raise KeyError(name)
 
 
@@ -461,9 +461,13 @@ def record(pod: Pod, name: str, **exit_record: Any) -> None:
     """What the shim of an earlier kubelet left on disk."""
     folder = pod.folder / "containers" / name
     folder.mkdir(parents=True)
-    (folder / "state.json").write_text(json.dumps({"process": {"pid": 12, "started": 1}, "shim": {"pid": 11, "started": 1}, "startedAt": "2026-01-01T00:00:01Z"}))
+    (folder / "state.json").write_text(
+        json.dumps({"process": {"pid": 12, "started": 1}, "shim": {"pid": 11, "started": 1}, "startedAt": "2026-01-01T00:00:01Z"})
+    )
     if exit_record:
-        (folder / "exit.json").write_text(json.dumps({"startedAt": "2026-01-01T00:00:01Z", "finishedAt": "2026-01-01T00:00:02Z", **exit_record}))
+        (folder / "exit.json").write_text(
+            json.dumps({"startedAt": "2026-01-01T00:00:01Z", "finishedAt": "2026-01-01T00:00:02Z", **exit_record})
+        )
 
 
 def recovered(bench: Bench, document: Json, **records: Any) -> Pod:

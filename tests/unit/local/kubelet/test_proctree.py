@@ -17,7 +17,9 @@ def test_descendants_over_generations_without_roots_and_zombies() -> None:
     def process(pid: int, parent: int, zombie: bool = False) -> Process:
         return Process(pid, parent, pid, 0, zombie)
 
-    table = {item.pid: item for item in (process(1, 0), process(2, 1), process(3, 2), process(4, 3), process(5, 2, zombie=True), process(6, 1))}
+    table = {
+        item.pid: item for item in (process(1, 0), process(2, 1), process(3, 2), process(4, 3), process(5, 2, zombie=True), process(6, 1))
+    }
     assert sorted(proctree.descendants([2], table)) == [3, 4]
     assert proctree.descendants([4], table) == []
     assert sorted(proctree.descendants([1], table)) == [2, 3, 4, 6]

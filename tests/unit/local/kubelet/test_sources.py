@@ -36,5 +36,5 @@ def test_a_token_is_bound_to_the_pod(api: FakeApi) -> None:
 
 def test_required() -> None:
     assert required(None, "secret", "s", optional=True) == {}
-    with pytest.raises(SourceError, match='^secret "s" not found$'):
+    with pytest.raises(SourceError, match=r'^secret "s" not found$'):
         required(None, "secret", "s", optional=False)

@@ -130,5 +130,3 @@ def test_a_reader_never_sees_half_a_file(api: FakeApi, tmp_path: Path) -> None:
         made.renew_tokens(time.monotonic() + 100)
         assert held.read() == "first"
     assert [name.name for name in made.path("v").iterdir()] == ["token"]
-
-

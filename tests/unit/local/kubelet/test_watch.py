@@ -67,13 +67,18 @@ def run(server: Server, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]
 
 
 def test_events_after_a_list_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    server = Server([listing("5", pod("a", "3"))], [[{"type": "ADDED", "object": pod("b", "6")}, {"type": "DELETED", "object": pod("a", "7")}]])
+    server = Server(
+        [listing("5", pod("a", "3"))], [[{"type": "ADDED", "object": pod("b", "6")}, {"type": "DELETED", "object": pod("a", "7")}]]
+    )
     assert run(server, monkeypatch) == [("LIST", ["a"]), ("ADDED", "b"), ("DELETED", "a")]
     assert server.versions[:2] == ["5", "7"], "the next request goes on after the last event"
 
 
 def test_a_broken_connection_is_resumed_without_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
-    server = Server([listing("5")], [[{"type": "ADDED", "object": pod("b", "6")}, ApiError(0, "reset")], [{"type": "MODIFIED", "object": pod("b", "8")}]])
+    server = Server(
+        [listing("5")],
+        [[{"type": "ADDED", "object": pod("b", "6")}, ApiError(0, "reset")], [{"type": "MODIFIED", "object": pod("b", "8")}]],
+    )
     assert run(server, monkeypatch) == [("LIST", []), ("ADDED", "b"), ("MODIFIED", "b")]
     assert (server.listings, server.versions[:3]) == (1, ["5", "6", "8"])
 
