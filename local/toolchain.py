@@ -79,14 +79,14 @@ def _works(command: Sequence[str], timeout_s: float = 30) -> str | None:
 def ensure_uv(note: Note) -> str:
     """A uv that works: on PATH, in the cache, or fetched from PyPI by whatever this Python has (pip, else venv). Raises ToolError."""
     found = shutil.which("uv")
-    if found and _works([found, "--version"]):
+    if found and _works([found, "--version"]) is not None:
         return found
     home = cache_folder() / f"uv-{UV_VERSION}"
     program = home / "bin" / "uv"
-    if program.exists() and _works([str(program), "--version"]):
+    if program.exists() and _works([str(program), "--version"]) is not None:
         return str(program)
     with locked(cache_folder() / "uv.lock", note, "fetching uv"):
-        if program.exists() and _works([str(program), "--version"]):
+        if program.exists() and _works([str(program), "--version"]) is not None:
             return str(program)
         note(f"fetching uv {UV_VERSION} from PyPI")
         making = cache_folder() / f"uv-{UV_VERSION}.making"
@@ -94,7 +94,7 @@ def ensure_uv(note: Note) -> str:
         _fetch_uv(making)
         shutil.rmtree(home, ignore_errors=True)
         making.replace(home)
-        if not _works([str(program), "--version"]):
+        if _works([str(program), "--version"]) is None:
             raise ToolError(f"uv was fetched but does not run: {program}; install uv yourself and put it on PATH")
     return str(program)
 
@@ -111,9 +111,9 @@ def uv_environment() -> dict[str, str]:
 
 def _fetch_uv(target: Path) -> None:
     requirement = f"uv=={UV_VERSION}"
-    if _works([sys.executable, "-m", "pip", "--version"]):
+    if _works([sys.executable, "-m", "pip", "--version"]) is not None:
         pip = [sys.executable, "-m", "pip"]
-    elif _works([sys.executable, "-c", "import ensurepip, venv"]):
+    elif _works([sys.executable, "-c", "import ensurepip, venv"]) is not None:
         venv = target.with_suffix(".venv")
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(venv)], check=True, stdout=subprocess.DEVNULL)
         pip = [str(venv / "bin" / "python"), "-m", "pip"]

@@ -1,0 +1,73 @@
+"""`make run`'s own judgement: what its table says and when it is 0. The chain itself is tests/e2e's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from local.demo import Demo, progress_line
+from local.stack.state import State
+
+GOOD = {
+    "state": "success",
+    "outcome": "exported",
+    "accuracy": 0.9712,
+    "dataset_version": "1.0.0",
+    "model": "mnist-cnn",
+    "model_version": 3,
+    "seconds": 80.5,
+    "steps": {"check": 2.0, "train": 40.25, "gate": None},
+}
+
+
+@pytest.fixture
+def demo(tmp_path: Path) -> Demo:
+    one = Demo(State.at(tmp_path), "mnist-cnn", [], [])
+    one.end, one.pods = dict(GOOD), []
+    return one
+
+
+def test_all_is_well(demo: Demo) -> None:
+    lines, well = demo.table({})
+    assert well
+    text = "\n".join(lines)
+    for said in ("exported (success)", "0.9712", "1.0.0", "mnist-cnn version 3", "40.2 s", "80.5 s"):
+        assert said in text
+    assert [line.split() for line in lines if " left" in line] == [["pods", "left", "0"], ["processes", "left", "0"]]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"state": "failed"}, {"outcome": "rejected", "reason": "accuracy 0.5 is below 0.95"}, {"outcome": "unchanged"}, {"accuracy": None}],
+)
+def test_anything_but_an_exported_model_with_its_accuracy_is_not_well(demo: Demo, change: dict[str, Any]) -> None:
+    demo.end |= change
+    lines, well = demo.table({})
+    assert not well
+    if change.get("reason"):
+        assert any(change["reason"] in line for line in lines)
+
+
+def test_a_process_or_a_pod_that_is_left_is_named_and_not_well(demo: Demo) -> None:
+    lines, well = demo.table({4711: "sleep 600"})
+    assert not well
+    assert any("4711 sleep 600" in line for line in lines)
+    demo.pods = ["tenant-vision/ps-0"]
+    lines, well = demo.table({})
+    assert not well
+    assert any("tenant-vision/ps-0" in line for line in lines)
+
+
+def test_pods_that_were_not_counted_are_not_zero_pods(demo: Demo) -> None:
+    demo.pods = None
+    lines, well = demo.table({})
+    assert not well
+    assert any("not counted" in line for line in lines)
+
+
+def test_progress_says_what_is_known() -> None:
+    whole = {"step": 120, "total_steps": 900, "loss": 0.25, "examples_per_second": 851.3}
+    assert progress_line(whole) == "  training: step 120/900, loss 0.2500, 851 examples/s"
+    assert progress_line({"step": 1}) == "  training: step 1"
