@@ -21,6 +21,8 @@ from trainer.supervisor.remote import Remote
 from trainer.supervisor.watchers import Verdict, Watcher
 
 POLL_S: Final = 1.0
+PEER_POLL_S: Final = 2.0
+"""A gang has many PS and workers, and at a good end their chief tells them faster through TensorFlow."""
 CHIEF_RETURN_S: Final = 90.0
 """How long a PS or worker that was restarted waits for its chief: an import of TensorFlow on a small CPU limit, and then some."""
 PUBLISH_S: Final = 60.0
@@ -32,8 +34,8 @@ RESULT: Final = Path("result.json")
 class GangWatch(Watcher):
     """Looks for the gang's end in S3."""
 
-    def __init__(self, remote: Remote, gang: Gang, every_s: float = POLL_S) -> None:
-        super().__init__("gang", every_s)
+    def __init__(self, remote: Remote, gang: Gang) -> None:
+        super().__init__("gang", POLL_S if gang.role == CHIEF else PEER_POLL_S)
         self._remote, self._gang, self._run = remote, gang, remote.place.run
         self._looked = False
 

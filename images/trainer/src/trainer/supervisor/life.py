@@ -33,6 +33,8 @@ TERM_GRACE_S: Final = 5.0
 """From a TERM to the child's KILL; with ``shipping`` after it, it stays below a pod's ten seconds."""
 VERDICT_GRACE_S: Final = 1.0
 """The same when the gang has ended: nothing that the child could still do matters."""
+LAST_LOOK_S: Final = 5.0
+"""How long S3 is asked for the gang's end before a PS or worker believes that its chief has only gone for a while."""
 _NOT_FOUND: Final = 127
 
 
@@ -101,6 +103,8 @@ class Life:
             except OSError as error:
                 self._output.say(f"{self._command[0]} cannot be started: {error}")
                 return _NOT_FOUND, Verdict(_NOT_FOUND, f"{self._command[0]} cannot be started: {error}")
+            for watcher in self._watchers:
+                watcher.child_began(child.pid)
             code = self._wait(child)
             child.signal(signal.SIGKILL)  # what it left of its own group
             if left := processes.kill_descendants():
@@ -197,8 +201,15 @@ class Life:
         return next((watcher.verdict for watcher in self._watchers if watcher.verdict), None)
 
     def _look_now(self) -> None:
-        """Gives the gang's watch time for one more look: a chief that has gone may have left its result a moment ago."""
-        self._pause(2 * gang_watch.POLL_S)
+        """Has the watchers look once more: a chief that has gone may have left its result a moment ago."""
+        # A look that is under way may have begun before that: the one after it counts.
+        wanted = [(watcher, watcher.looks + 2) for watcher in self._watchers]
+        until = time.monotonic() + LAST_LOOK_S
+        while any(watcher.looks < looks for watcher, looks in wanted) and not self._verdict() and time.monotonic() < until:
+            for watcher in self._watchers:
+                watcher.hurry()
+            if self._pause(0.1):
+                return
 
     def _result_is_there(self) -> bool:
         return gang_watch.chief_values(Path()) is not None

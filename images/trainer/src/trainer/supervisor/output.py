@@ -75,7 +75,11 @@ class Output:
         os.close(self._reader)
 
     def _emit(self, data: bytes) -> None:
-        self._sink(data)
+        try:
+            self._sink(data)
+        except Exception as error:  # a bug of ours must not stop the reading: the child would stand still at a full pipe
+            self._sink = lambda data: None
+            data += f"\n[supervisor] the log is kept no longer: {type(error).__name__}: {error}\n".encode()
         self._ends_line = data.endswith(b"\n")
         view = memoryview(data)
         while view and self._stdout is not None:

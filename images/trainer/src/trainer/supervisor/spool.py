@@ -82,7 +82,7 @@ class Spool:
                 view = view[room:]
                 if len(self._open) >= self._chunk_bytes:
                     self._cut()
-            self._condition.notify()
+            self._condition.notify_all()
 
     def take(self) -> Chunk | None:
         """The next chunk, when there is one to ship; None once the spool is closed and empty. It stays first until ``shipped``."""
@@ -140,6 +140,8 @@ class Spool:
         self._unsaid = 0
         self._next += 1
         self._waiting.append(chunk)
+        # Now and not when all is appended: a long piece of output waits for room that only the shipper can make.
+        self._condition.notify_all()
 
     def _find_room(self, chunk: Chunk) -> bool:
         if self._memory + chunk.size <= self._memory_bytes or not self._waiting:
@@ -155,7 +157,10 @@ class Spool:
             self._folder.mkdir(parents=True, exist_ok=True)
             path.write_bytes(chunk.data or b"")
         except OSError:
-            path.unlink(missing_ok=True)
+            try:
+                path.unlink()  # what was written of it takes the room that is missing
+            except OSError:
+                pass
             return False
         chunk.data, chunk.path = None, path
         self._disk += chunk.size

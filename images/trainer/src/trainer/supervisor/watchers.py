@@ -1,7 +1,7 @@
 """What may end a child from outside: a watcher looks at something in a thread of its own and may reach a verdict.
 
-The gang's watch on S3 is one. A watch on the child's heartbeat (a hang becomes a death) is another of the same kind: it is given the
-child by ``child_began``, and its verdict names STALLED instead of an exit code that is final.
+The gang's watch on S3 is one. A watch on the child's heartbeat is another of the same kind: it is told of each child by ``child_began``
+and kills one that hangs, which is then a death by signal like any other, with the same restarts.
 """
 
 from __future__ import annotations
@@ -25,16 +25,32 @@ class Watcher:
     def __init__(self, name: str, every_s: float) -> None:
         self._name, self._every_s = name, every_s
         self._stopped = threading.Event()
+        self._hurry = threading.Event()
         self._verdict: Verdict | None = None
         self._notify: Callable[[], None] = lambda: None
+        self.looks = 0
+        """Looks that were begun and have ended."""
 
     def start(self, notify: Callable[[], None]) -> None:
-        """Begins to look; ``notify`` is called (from its thread) when there is a verdict."""
+        """Begins to look; ``notify`` is called (from its thread) after every look that was hurried, and when there is a verdict."""
         self._notify = notify
         threading.Thread(target=self._work, name=self._name, daemon=True).start()
 
     def stop(self) -> None:
         self._stopped.set()
+        self._hurry.set()
+
+    def hurry(self) -> None:
+        """Has the next look begin at once."""
+        self._hurry.set()
+
+    def child_began(self, pid: int) -> None:
+        """Told of each child; most watchers do not care."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether it looks no more."""
+        return self._stopped.is_set() or self._verdict is not None
 
     @property
     def verdict(self) -> Verdict | None:
@@ -46,12 +62,15 @@ class Watcher:
 
     def _work(self) -> None:
         while not self._stopped.is_set():
+            hurried = self._hurry.is_set()
+            self._hurry.clear()
             try:
-                found = self.look()
+                self._verdict = self.look()
             except Exception:  # S3 away for a while changes nothing: a watcher that cannot see has no verdict
-                found = None
-            if found is not None:
-                self._verdict = found
+                pass
+            self.looks += 1
+            if self._verdict is not None or hurried:
                 self._notify()
+            if self._verdict is not None:
                 return
-            self._stopped.wait(self._every_s)
+            self._hurry.wait(self._every_s)
