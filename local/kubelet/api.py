@@ -37,6 +37,13 @@ def _error(problem: ApiException) -> ApiError:
         return ApiError(problem.status or 0, f"{problem.status} {problem.reason}")
 
 
+def _cause(problem: BaseException) -> str:
+    """The innermost reason, such as `Connection refused`, out of the exceptions that urllib3 wraps around it."""
+    while (inner := getattr(problem, "reason", None) or problem.__cause__) and isinstance(inner, BaseException):
+        problem = inner
+    return problem.strerror or str(problem) if isinstance(problem, OSError) else str(problem)
+
+
 class Api:
     """A connection pool to one API server; safe to use from every thread."""
 
@@ -69,7 +76,7 @@ class Api:
         except ApiException as problem:
             raise _error(problem) from problem
         except (urllib3.exceptions.HTTPError, OSError) as problem:
-            raise ApiError(0, f"{self.host} cannot be reached: {problem}") from problem
+            raise ApiError(0, f"{self.host} cannot be reached: {_cause(problem)}") from problem
         if not 200 <= response.status <= 299:
             body_text = response.read().decode("utf-8", "replace")
             response.release_conn()

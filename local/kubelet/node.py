@@ -73,7 +73,7 @@ class Node:
     def keep(self, stop: threading.Event) -> None:
         """Register, then renew until `stop` is set; whatever fails is tried again."""
         registered, next_status = False, 0.0
-        renewed = wall_clock()
+        renewed, failing = wall_clock(), False
         while not stop.is_set():
             wait = RENEW_S
             try:
@@ -84,14 +84,16 @@ class Node:
                     self.report()
                     next_status = wall_clock() + STATUS_S
                 self.renew()
+                failing = False
                 away, renewed = wall_clock() - renewed, wall_clock()
                 if away > LEASE_S:
                     self._returned()
             except ApiError as problem:
                 if problem.status == 404:  # the Node was deleted: a kubelet comes back
                     registered, next_status = False, 0.0
-                log.warning("node %s: %s; trying again", self.name, problem)
-                wait = RETRY_S
+                if not failing:
+                    log.warning("node %s: %s; trying again", self.name, problem)
+                failing, wait = True, RETRY_S
             stop.wait(wait)
 
     def register(self) -> None:
