@@ -115,8 +115,16 @@ class _Training:
             training.learning_rate,
             spec.seed,
         )
-        self._watch.touch("restoring the newest checkpoint")
-        found = self._checkpoints.restore(current.restore)
+
+        def read(prefix: str) -> int:
+            self._watch.touch("restoring the newest checkpoint")
+            step = current.restore(prefix)
+            self._watch.rest("looking for another checkpoint")
+            return step
+
+        self._watch.rest("fetching the newest checkpoint")
+        found = self._checkpoints.restore(read)
+        self._watch.touch("tracing the dataset")
         start = int(found.values["step"]) if found else 0
         if found:
             self._say(f"going on from step {start} of {plan.steps}")
@@ -136,11 +144,16 @@ class _Training:
             publisher.put(progress)
 
         def save(step: int) -> None:
-            self._watch.touch("writing a checkpoint")
+            def write(prefix: str) -> None:
+                self._watch.touch("writing a checkpoint")
+                current.save(prefix, step)
+                self._watch.rest("uploading a checkpoint")
+
             if meter.pending and step == plan.steps:
                 report(meter.report())
             self._loss = meter.mean_loss
-            self._checkpoints.save(step, lambda prefix: current.save(prefix, step), {"loss": self._loss})
+            self._checkpoints.save(step, write, {"loss": self._loss})
+            self._watch.touch("training")
             self.saved = step
 
         loop.run(current.schedule, fetch, spec.gang.workers, plan.steps, training.checkpoint_every_steps, meter, report, save)

@@ -1,11 +1,15 @@
-"""TensorFlow's words about a lost replica, made short: its coordinator logs pages for each, at level ERROR, for what it then mends."""
+"""TensorFlow's words made short: banners at its import, and pages for each lost replica, at level ERROR, for what it then mends."""
 
 from __future__ import annotations
 
 import logging
+import os
 import re
+import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 _WORKER_FAILED = re.compile(r"^Worker /job:worker/replica:0/task:(\d+) failed with (\w+)")
 _DROPPED = (
@@ -39,6 +43,31 @@ class CoordinatorFilter(logging.Filter):
             record.levelno, record.levelname = logging.WARNING, "WARNING"
             return True
         return not any(text in message for text in _DROPPED)
+
+
+_BANNERS = (b"All log messages before absl::InitializeLog()", b"oneDNN custom operations are on")
+
+
+@contextmanager
+def quiet_import() -> Iterator[None]:
+    """Takes TensorFlow's banners out of what is written to stderr inside; all else comes through at the end.
+
+    They are four lines from each process, written by C++ before any log level holds.
+    """
+    sys.stderr.flush()
+    stderr = os.dup(2)
+    with tempfile.TemporaryFile() as held:
+        os.dup2(held.fileno(), 2)
+        try:
+            yield
+        finally:
+            sys.stderr.flush()
+            os.dup2(stderr, 2)
+            held.seek(0)
+            for line in held:
+                if not any(banner in line for banner in _BANNERS):
+                    os.write(stderr, line)
+            os.close(stderr)
 
 
 def hush() -> None:

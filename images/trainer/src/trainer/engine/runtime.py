@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from trainer.engine.quiet import hush
+from trainer.engine.quiet import hush, quiet_import
 
 
 def start(threads: int) -> None:
     """Imports TensorFlow with ``threads`` threads for computing: it would count the host's cores, not the pod's limit."""
-    import tensorflow as tf
+    with quiet_import():
+        import tensorflow as tf
 
     try:
         tf.config.threading.set_intra_op_parallelism_threads(threads)

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from trainer.engine.peers import answers
+from trainer.engine.quiet import quiet_import
 from trainer.environment import Gang
 from trainer.errors import ChiefGoneError, PeersMissingError
 
@@ -30,7 +31,8 @@ def import_tensorflow() -> None:
     """TensorFlow without Keras, which costs a third of the import and 80 MB, and is never called here: the chief traces, we execute."""
     if "tensorflow" not in sys.modules:
         sys.modules["keras"] = None  # type: ignore[assignment]
-    import tensorflow  # noqa: F401
+    with quiet_import():
+        import tensorflow  # noqa: F401
 
 
 def serve(gang: Gang, threads: int, start_deadline_s: float, say: Callable[[str], None]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -180,6 +181,7 @@ def say_done(addresses: Mapping[str, Sequence[str]], message: str, timeout: floa
     threads = [threading.Thread(target=tell, args=peer, daemon=True) for peer in peers]
     for thread in threads:
         thread.start()
+    until = time.monotonic() + timeout
     for thread in threads:
-        thread.join(timeout)
+        thread.join(max(0.0, until - time.monotonic()))
     return [f"{role}-{index}" for role, index in peers if f"{role}-{index}" not in told]

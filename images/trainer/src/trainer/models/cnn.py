@@ -10,10 +10,10 @@ from trainer.models.options import read
 
 DEFAULTS: dict[str, Any] = {
     "input_shape": [28, 28, 1],  # height, width, channels
-    "filters": [32, 64],
-    "kernel": 3,
+    "filters": [16, 32],
+    "kernel": 5,
     "dense": 128,
-    "dropout": 0.3,
+    "dropout": 0.5,
     "classes": 10,
 }
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 
-from trainer.engine.quiet import CoordinatorFilter
+import pytest
+
+from trainer.engine.quiet import CoordinatorFilter, quiet_import
 
 
 def passed(texts: list[tuple[float, str]]) -> list[str]:
@@ -36,3 +39,16 @@ def test_what_follows_from_it_is_dropped_and_all_else_is_kept() -> None:
             (0, "Gradients do not exist for variables"),
         ]
     ) == ["Gradients do not exist for variables"]
+
+
+def test_banners_are_taken_out_and_all_else_comes_through_even_after_an_error(capfd: pytest.CaptureFixture[str]) -> None:
+    def write() -> None:
+        with quiet_import():
+            os.write(2, b"WARNING: All log messages before absl::InitializeLog() is called are written to STDERR\n")
+            os.write(2, b"I0000 00:00:1 1 port.cc:153] oneDNN custom operations are on. You may see\nsomething else\n")
+            raise ImportError("no")
+
+    with pytest.raises(ImportError):
+        write()
+    os.write(2, b"after\n")
+    assert capfd.readouterr().err == "something else\nafter\n"

@@ -26,12 +26,36 @@ def test_ends_with_what_was_being_done(capfd: object) -> None:
     assert "Thread" in captured, "the stacks of all threads"
 
 
-def test_does_not_end_what_goes_on() -> None:
+def test_does_not_end_what_goes_on_or_has_deadlines_of_its_own() -> None:
+    """On a clock of the test's: the watch looks every tenth of a second, and the machine may be slow."""
     codes: list[int] = []
-    watch = Watch(limit_s=3.0, end=codes.append)
-    for _ in range(8):
-        time.sleep(0.5)
+    looked = threading.Semaphore(0)
+    now = [0.0]
+
+    def clock() -> float:
+        if threading.current_thread().name == "stall":
+            looked.release()
+        return now[0]
+
+    def until_looked() -> None:
+        while looked.acquire(blocking=False):
+            pass
+        for _ in range(2):  # the second look began after the time was set
+            assert looked.acquire(timeout=30)
+
+    watch = Watch(limit_s=0.4, end=codes.append, clock=clock)
+    for _ in range(5):
         watch.touch("training")
-    watch.stop()
-    time.sleep(1.5)
+        now[0] += 0.3
+        until_looked()
+    watch.rest("uploading")
+    now[0] += 1000
+    until_looked()
     assert codes == []
+    watch.touch("training")
+    now[0] += 0.5
+    assert looked.acquire(timeout=30)
+    until_looked_or_ended = time.monotonic() + 30
+    while not codes and time.monotonic() < until_looked_or_ended:
+        time.sleep(0.01)
+    assert codes == [ExitCode.PEERS_MISSING]
