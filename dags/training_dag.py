@@ -2,6 +2,8 @@
 
 A Dag file cannot ask which bundle it is in. `trainyard sync` therefore copies this one into a folder for each tenant, which is that
 tenant's bundle; in the checkout's own `dags/`, which is no bundle, it makes nothing.
+
+(Airflow passes over files in which it does not find both the words "dag" and "airflow".)
 """
 
 from __future__ import annotations
