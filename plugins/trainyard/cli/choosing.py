@@ -38,6 +38,15 @@ def version(text: str, chosen: dict[str, Any]) -> dict[str, Any]:
     raise NotFoundError(f"dataset `{chosen['dataset']}` has no version `{text}`; {hint(text, (v['version'] for v in chosen['versions']))}")
 
 
+def newest(chosen: dict[str, Any]) -> str | None:
+    """The version of the pipeline's dataset that was released last; None before the first release."""
+    from datetime import UTC, datetime
+
+    now = datetime.now(UTC)
+    released = [(datetime.fromisoformat(item["released"]), item["version"]) for item in chosen["versions"]]
+    return max((item for item in released if item[0] <= now), default=(now, None))[1]
+
+
 def settings(pairs: Iterable[str], allowed: Iterable[str]) -> dict[str, Any]:
     """``--set key=value`` options as the run's form; values are JSON where they can be (``3``, ``0.1``, ``null``), text else.
 

@@ -64,7 +64,8 @@ def run(
             answer = publish_folder(client, folder, chosen, known)
             if answer["changed"]:
                 out.remark(f"published {answer['package']} {answer['sha256'][:12]} from {folder}")
-        started = client.trigger(chosen["dag_id"], version, values)
+        # The newest by name, not by leaving it open: Airflow then knows which version the run is for, and a backfill passes over it.
+        started = client.trigger(chosen["dag_id"], version or choosing.newest(chosen), values)
         dag_id, run_id = started["dag_id"], started["dag_run_id"]
         if not follow_:
             document = client.run(dag_id, run_id)
@@ -343,7 +344,7 @@ def _show_end(end: dict[str, Any], out: Output) -> None:
         rows.append(["reason", end["reason"]])
     rows += [[name, value] for name, value in sorted(end["metrics"].items())]
     rows.append(["dataset version", end["dataset_version"]])
-    if end["model"]:
+    if end["model_version"]:
         rows.append(["model", f"{end['model']} version {end['model_version']}"])
     rows.append(["took", seconds(end["seconds"])])
     out.table(["", ""], rows)

@@ -22,7 +22,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-VERSIONS = [{"version": "1.0.0", "released": "2026-01-01T00:00:00+00:00"}, {"version": "1.1.0", "released": "2026-02-01T00:00:00+00:00"}]
+VERSIONS = [{"version": "1.0.0", "released": "2020-01-01T00:00:00+00:00"}, {"version": "1.1.0", "released": "2020-02-01T00:00:00+00:00"}]
 
 
 def pipeline(name: str, tenant: str, **changes: Any) -> dict[str, Any]:

@@ -29,28 +29,19 @@ def test_help_is_quick_and_loads_nothing_heavy() -> None:
     assert done.stdout == "[]\n"
 
 
-def test_every_command_of_the_platform_is_there(trainyard: Trainyard) -> None:
-    names = [
-        "init",
-        "up",
-        "down",
-        "login",
-        "logout",
-        "publish",
-        "run",
-        "backfill",
-        "status",
-        "logs",
-        "cancel",
-        "retry",
-        "models",
-        "model",
-        "validate",
-        "sync",
-        "doctor",
-    ]
+def test_the_guide_names_every_command_and_every_address(trainyard: Trainyard) -> None:
+    from trainyard.api.application import router
+    from trainyard.cli.main import app
+
+    guide = (CHECKOUT / "docs" / "guides" / "command-line.md").read_text()
+    names = [command.name for command in app.registered_commands]
+    assert len(names) == 16
     for name in names:
-        assert trainyard(name, "--help").code == 0, name
+        assert f"`{name}" in guide, name
+        assert trainyard(str(name), "--help").code == 0
+    for route in router.routes:
+        path = getattr(route, "path", "")
+        assert f" {path}`" in guide or f"`{path}`" in guide, path
 
 
 def test_login_keeps_a_token_that_only_the_owner_reads(server: Server, trainyard: Trainyard, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,7 +63,7 @@ def test_people_see_steps_progress_and_a_table(server: Server, trainyard: Trainy
     server.documents = _run_to_the_end(shapes)
     done = trainyard("run", "vision/digits-mlp")
     assert done.code == 0, done.err
-    assert server.bodies("POST", RUNS)[0]["partition_key"] is None
+    assert server.bodies("POST", RUNS)[0]["partition_key"] == "1.1.0"  # the newest
     for words in (
         "run digits-mlp-0123456789",
         "✓ check",
@@ -217,6 +217,16 @@ def test_what_airflow_refuses_is_told_in_its_words(server: Server, trainyard: Tr
     assert trainyard("run", "digits-mlp").code == 3
     server.answers["POST", RUNS] = (422, {"detail": [{"loc": ["body", "conf"], "msg": "not a dict"}]})
     assert trainyard("run", "digits-mlp").err == "trainyard: body.conf: not a dict\n"
+
+
+def test_a_version_that_is_not_released_is_not_the_newest(server: Server, trainyard: Trainyard, shapes: Any) -> None:
+    later = {"version": "2.0.0", "released": "2999-01-01T00:00:00+00:00"}
+    server.documents = _run_to_the_end(shapes)
+    server.pipelines = [shapes.pipeline("digits-mlp", "vision", versions=[*shapes.VERSIONS, later])]
+    trainyard("run", "digits-mlp")
+    server.pipelines = [shapes.pipeline("digits-mlp", "vision", versions=[later])]
+    trainyard("run", "digits-mlp")
+    assert [body["partition_key"] for body in server.bodies("POST", RUNS)] == ["1.1.0", None]
 
 
 def test_a_paused_pipeline_is_not_run(server: Server, trainyard: Trainyard, shapes: Any) -> None:
@@ -382,7 +392,7 @@ def test_a_backfill_is_from_release_to_release(server: Server, trainyard: Trainy
         {"backfill": 7, "versions": ["1.0.0", "1.1.0"]}
     ]
     (body,) = server.bodies("POST", "/api/v2/backfills")
-    assert (body["from_date"], body["to_date"]) == ("2026-01-01T00:00:00+00:00", "2026-02-01T00:00:00+00:00")
+    assert (body["from_date"], body["to_date"]) == ("2020-01-01T00:00:00+00:00", "2020-02-01T00:00:00+00:00")
     assert (body["dag_id"], body["reprocess_behavior"], body["max_active_runs"]) == (DAG, "none", 1)
     trainyard("backfill", "digits-mlp", "--from", "1.0.0", "--to", "1.1.0", "--dry-run")
     assert len(server.bodies("POST", "/api/v2/backfills")) == 1
