@@ -13,7 +13,7 @@ from kubernetes import client as k8s
 from trainyard.contract import environment, names
 from trainyard.contract.exit_codes import ExitCode, describe, is_final
 from trainyard.errors import ConfigError, NotFoundError, RefusedError
-from trainyard.kube import labels
+from trainyard.kube import labels, quota
 from trainyard.kube.client import kubeconfig_path
 from trainyard.kube.pod import CONTAINER, GRACE_S, TrainerImage, as_pod, pod_template, trainer_command, trainer_parts
 from trainyard.operators.pod_creation import PatientPodManager
@@ -103,6 +103,10 @@ class HousePod(KubernetesPodOperator):
         except AirflowException as error:
             self._end_if_killed()
             raise self._judge(error) from error
+        except k8s.ApiException as error:
+            self._end_if_killed()
+            gone = "the pod was removed from outside" if error.status == 404 else "the API server refused"
+            raise AirflowException(f"{gone}: {quota.message_of(error)}") from error
         self._end_if_killed()
         return result
 

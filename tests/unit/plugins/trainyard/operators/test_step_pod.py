@@ -99,12 +99,18 @@ def test_a_refusal_and_a_missing_spec_are_final(ended: Ended, made: StepPod, mon
         ended.by(None)
 
 
+def test_a_pod_that_was_removed_is_said_to_be_in_one_line_and_tried_again(ended: Ended) -> None:
+    with pytest.raises(AirflowException, match=r"the pod was removed from outside: x$") as caught:
+        ended.by(k8s.ApiException(status=404, reason="x"))
+    assert not isinstance(caught.value, AirflowFailException)
+
+
 def test_a_skip_stays_a_skip(ended: Ended) -> None:
     with pytest.raises(AirflowSkipException):
         ended.by(AirflowSkipException("90"), code=90)
 
 
-@pytest.mark.parametrize("error", [None, AirflowSkipException("s"), FAILURE])
+@pytest.mark.parametrize("error", [None, AirflowSkipException("s"), FAILURE, k8s.ApiException(status=404)])
 def test_a_killed_task_never_ends_well(ended: Ended, made: StepPod, error: Exception | None) -> None:
     made._killed = True
     with pytest.raises(AirflowException, match="was killed") as caught:
