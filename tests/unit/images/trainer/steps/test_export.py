@@ -245,3 +245,26 @@ def test_claims_older_than_the_run_are_not_read(make_context: MakeContext) -> No
     context.models.client.meta.events.register("before-call.s3.GetObject", lambda params, **_: gets.append(params["url_path"]))
     assert export.claim(context, MODEL) == 6
     assert gets == []
+
+
+@pytest.mark.parametrize("there_before", [False, True], ids=["the first champion", "a champion before"])
+def test_a_champion_crowned_in_the_last_moment_is_not_overwritten(make_context: MakeContext, there_before: bool) -> None:
+    if there_before:
+        export.run(accepted(make_context(run="digits-mlp-first", dataset__released="2025-01-01T00:00:00Z")))
+    newer = {"run": "digits-mlp-newer", "version": 9, "dataset_version": "1.1.0", "released": "2026-02-01T00:00:00Z", "metrics": {}}
+    context = accepted(make_context())
+    other = Bucket(context.data.client, context.models.name)
+    put = []
+
+    def between_look_and_write(params: dict[str, Any], **_: Any) -> None:
+        if params["url_path"].endswith("champion.json") and not put:
+            put.append(1)
+            other.put_json(keys.champion(MODEL), newer)
+
+    context.models.client.meta.events.register("before-call.s3.PutObject", between_look_and_write)
+    export.run(context)
+    assert put == [1]
+    assert champion(context) == newer
+    step = markers.read(context.data, keys.step_marker(context.spec.run, "export"))
+    assert step is not None
+    assert step.values["champion"] is False
