@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from trainer.engine import objective, optimizers, training_step, user_model
+from trainer.engine import graph_errors, objective, optimizers, training_step, user_model
 from trainer.errors import UserError
 
 CHIEF_DEVICE = "/job:chief/replica:0/task:0/device:CPU:0"
@@ -142,8 +142,7 @@ class _Translate:
         if isinstance(error, self._gone):
             raise PsLost(_who(str(error), kind.__name__)) from error
         if isinstance(error, self._wrong):
-            text = str(error).strip().split("\n")[0]
-            raise UserError(f"{self._name}: the model cannot compute a batch: {type(error).__name__}: {text}") from error
+            raise UserError(f"{self._name}: the model cannot compute a batch: {graph_errors.told(error)}") from error
 
 
 def _who(text: str, kind: str) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainer import code
+from trainer.engine import graph_errors
 from trainer.errors import TrainerError, UserError
 
 _SERVER_GONE = frozenset({"UnavailableError", "AbortedError", "CancelledError"})
@@ -39,7 +40,8 @@ def blame_user(doing: str) -> Iterator[None]:
     except Exception as error:
         if type(error).__name__ in _SERVER_GONE:
             raise
-        raise UserError(f"{doing}: {code.blame(error)}") from error
+        told = graph_errors.told(error) if graph_errors.is_graph_error(error) else code.blame(error)
+        raise UserError(f"{doing}: {told}") from error
 
 
 def find(build: str) -> UserModel:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import os
 import re
 import signal
 import time
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,8 +32,13 @@ def make_run(s3_server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for name, value in s3_server.environ().items():
         monkeypatch.setenv(name, value)
 
-    def make(**changes: Any) -> Run:
-        return Run(s3_server, tmp_path, **{"gang__workers": 2, "training__learning_rate": 0.003, **changes}).prepare()
+    monkeypatch.syspath_prepend(str(tmp_path))  # so that what a step adds for the user's package is taken back
+
+    def make(wheel: bytes | None = None, **changes: Any) -> Run:
+        run = Run(s3_server, tmp_path, **{"gang__workers": 2, "training__learning_rate": 0.003, **changes})
+        if wheel is not None:
+            run.data.put(run.document["code"]["key"], wheel)
+        return run.prepare()
 
     return make
 
@@ -150,6 +158,33 @@ def test_a_loss_that_is_not_finite_ends_the_run_for_good(make_run: Make) -> None
         assert gang.wait() == ExitCode.DIVERGED
         assert re.search(r"^error: the loss is (nan|inf|-inf) within steps", gang.log(), re.MULTILINE), gang.log()
     assert list(run.data.list(keys.checkpoints(run.context.spec.run))) == []
+
+
+def test_a_published_model_that_fails_while_computing_ends_the_run_as_its_owners_mistake(make_run: Make) -> None:
+    """Its shapes are right, so tracing finds nothing; the worker that computes it has none of its code."""
+    source = (
+        "import keras, tensorflow as tf\n"
+        "class Strict(keras.layers.Layer):\n"
+        "    def call(self, x):\n"
+        "        tf.debugging.assert_less(x, 0.5, message='brighter than I can bear')\n"
+        "        return x\n"
+        "def build(config):\n"
+        "    return keras.Sequential([keras.Input((8, 8, 1)), Strict(), keras.layers.Flatten(), keras.layers.Dense(10)])\n"
+    )
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("strict/__init__.py", "")
+        archive.writestr("strict/model.py", source)
+    digest = hashlib.sha256(packed.getvalue()).hexdigest()
+    code = {"package": "strict", "sha256": digest, "key": f"code/strict/{digest}.whl"}
+    run = make_run(packed.getvalue(), code=code, model={"build": "strict.model:build", "config": {}})
+    with Gang(run).start() as gang:
+        assert gang.wait() == ExitCode.USER_ERROR, gang.log()
+        errors = [line for line in gang.log().splitlines() if line.startswith("error:")]
+    assert len(errors) == 1
+    assert "strict.model:build: the model cannot compute a batch" in errors[0]
+    assert "strict/model.py:4: InvalidArgumentError: " in errors[0]
+    assert "brighter than I can bear" in errors[0]
 
 
 def test_peers_that_do_not_come_are_named(make_run: Make) -> None:
