@@ -203,7 +203,7 @@ def cancel(
         document = client.run(found["dag_id"], found["run_id"])
         if document["state"] in ENDED:
             raise BadRequestError(f"run {found['run']} has ended already ({document['state']}): there is nothing to cancel")
-        who = client.session.user or "a person"
+        who = client.session.user or client.me()["user"]
         client.mark_failed(found["dag_id"], found["run_id"], f"{CANCELLED}{who}")
         if wait:
             document = _wait_for_the_end(client, found)
@@ -226,7 +226,7 @@ def retry(run_: Run, follow_: Follow = True, as_json: JsonOption = False) -> Non
             )
         # Skipped steps too: they are what a failure or a cancel left out, and the run would end green without them.
         again = sorted({row["step"] for row in document["steps"] if row["state"] != "success"})
-        client.note(found["dag_id"], found["run_id"], f"tried again by {client.session.user or 'a person'}")
+        client.note(found["dag_id"], found["run_id"], f"tried again by {client.session.user or client.me()['user']}")
         count = client.clear_tasks(found["dag_id"], found["run_id"], again)
         out.remark(f"run {found['run']}: {count} tasks run again, from {', '.join(again)}")
         if follow_:
