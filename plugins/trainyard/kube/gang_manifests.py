@@ -1,6 +1,6 @@
 """The objects of one generation of a gang: the chief's Job as their root, and what it owns.
 
-Measured reasons (docs/adr/0003): a suspended root gates nothing, so nothing is suspended; ``maxFailedIndexes: 0``, since an exhausted
+Measured reasons (docs/adr/0002): a suspended root gates nothing, so nothing is suspended; ``maxFailedIndexes: 0``, since an exhausted
 index would else leave its Job active for ever; a failed Job ends its own role only, so replicas tell the chief of their failure in S3.
 """
 

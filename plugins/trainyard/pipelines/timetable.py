@@ -1,6 +1,6 @@
 """Dataset versions as Airflow's partitions: a run's partition key is a version, its partition date the version's release.
 
-So Airflow's own backfill, form, REST API and command line work over versions. Measured on Airflow 3.3.2 (docs/adr/0004).
+So Airflow's own backfill, form, REST API and command line work over versions. Measured on Airflow 3.3.2 (docs/adr/0003).
 """
 
 from __future__ import annotations
