@@ -62,6 +62,7 @@ def test_a_tick_takes_the_newest_version_and_the_next_one_has_nothing_to_do(plat
     def ticks() -> list[dict[str, Any]]:
         return sorted((run for run in runs_of(platform, dag) if run["run_type"] == "scheduled"), key=lambda run: run["run_after"])
 
+    platform.api("PATCH", f"/dags/{dag}", json={"is_paused": False}).raise_for_status()
     try:
         until(lambda: len([t for t in ticks() if t["state"] == "success"]) >= 2, 280, lambda: f"two ticks went well: {ticks()}", every_s=5)
     finally:

@@ -16,14 +16,13 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from trainyard.contract.names import NOTE_CANCELLED
 from trainyard.errors import UnavailableError
 
 POLL_S = 1.0
 AWAY_LIMIT_S = 180.0
 """How long Airflow may be away while a run is followed: a restart of it costs no training, so it should cost no follower."""
 
-CANCELLED = "cancelled by "
-"""How the note begins that ``trainyard cancel`` leaves in Airflow."""
 ENDED = frozenset({"success", "failed"})
 """States of a run that are final."""
 # A step that is many task instances shows the state that matters most.
@@ -132,7 +131,7 @@ def end_event(document: dict[str, Any]) -> dict[str, Any]:
 def _reason(document: dict[str, Any], result: dict[str, Any]) -> str | None:
     """Why it ended as it did: a person's word first, then the platform's, then the failed step's own (``failure``)."""
     note = document.get("note") or ""
-    return note if note.startswith(CANCELLED) else result.get("reason") or document.get("failure")
+    return note if note.startswith(NOTE_CANCELLED) else result.get("reason") or document.get("failure")
 
 
 def _rank(state: str) -> int:

@@ -28,6 +28,9 @@ ROLE_PS: Final = "ps"
 ROLE_WORKER: Final = "worker"
 ROLES: Final = (ROLE_CHIEF, ROLE_PS, ROLE_WORKER)
 
+NOTE_CANCELLED: Final = "cancelled by "
+"""How the note of a run that a person ended begins: what tells it from one that failed."""
+
 SECRET_RUN: Final = "s3-run"
 SECRET_EXPORT: Final = "s3-export"
 SECRET_UPKEEP: Final = "s3-upkeep"

@@ -47,6 +47,9 @@ class CleanUpPod(HousePod):
         access = open_run(self.tenant, run_of(context, self.pipeline))
         spec, cluster = access.spec, access.settings.cluster
         command = ["python", "-m", "trainyard.upkeep", "clean-up", "--tenant", spec.tenant, "--run", spec.run]
+        dag_run: Any = context["dag_run"]
+        if (dag_run.note or "").startswith(names.NOTE_CANCELLED):
+            command += ["--outcome", "cancelled"]
         parts = PodParts(
             image=cluster.images.airflow,
             pull_policy=cluster.image_pull_policy,

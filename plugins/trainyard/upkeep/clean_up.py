@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from kubernetes import client as k8s
 
@@ -63,9 +63,10 @@ def clean_up(
 
 
 def _write_result(store: Store, run: str, outcome: Outcome) -> dict[str, Any]:
-    present = store.get_json(keys.run_result(run))
-    if present is not None:
-        return dict(present)
+    found = store.get_json_with_etag(keys.run_result(run))
+    # An end like this one is of an earlier try of the run: the last word is the present one's. A step's own word stays.
+    if found is not None and found[0]["outcome"] not in get_args(Outcome):
+        return dict(found[0])
     spec = store.get_json(keys.spec(run)) or {}
     result: dict[str, Any] = {
         "version": RESULT_VERSION,
@@ -78,7 +79,7 @@ def _write_result(store: Store, run: str, outcome: Outcome) -> dict[str, Any]:
         "ended": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
     }
     try:
-        store.put_json(keys.run_result(run), result, if_none_match=True)
+        store.put_json(keys.run_result(run), result, if_match=found[1] if found else None, if_none_match=found is None)
     except ConflictError:  # export was the quicker one: its word counts
         return dict(store.get_json(keys.run_result(run)) or result)
     return result

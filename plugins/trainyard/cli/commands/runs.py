@@ -13,9 +13,10 @@ from trainyard.cli import logs as log_view
 from trainyard.cli.client import BadRequestError, Client
 from trainyard.cli.commands.code import package_folder, publish_folder, search_roots
 from trainyard.cli.exits import Exit, RunFailedError
-from trainyard.cli.following import CANCELLED, ENDED, end_event, follow, steps_of
+from trainyard.cli.following import ENDED, end_event, follow, steps_of
 from trainyard.cli.invoking import JsonOption, connected
 from trainyard.cli.output import Output, moment, seconds
+from trainyard.contract.names import NOTE_CANCELLED
 from trainyard.errors import ConfigError, NotFoundError, RefusedError, TrainyardError
 
 Pipeline = Annotated[str, typer.Argument(metavar="PIPELINE", help="A pipeline, or TENANT/PIPELINE.")]
@@ -204,7 +205,7 @@ def cancel(
         if document["state"] in ENDED:
             raise BadRequestError(f"run {found['run']} has ended already ({document['state']}): there is nothing to cancel")
         who = client.session.user or client.me()["user"]
-        client.mark_failed(found["dag_id"], found["run_id"], f"{CANCELLED}{who}")
+        client.mark_failed(found["dag_id"], found["run_id"], f"{NOTE_CANCELLED}{who}")
         if wait:
             document = _wait_for_the_end(client, found)
     out.document({"run": found["run"], "state": document["state"] if wait else "ending"})
