@@ -71,7 +71,10 @@ def _prepare(context: Context, key: str, wanted: str) -> markers.Marker:
 def _build(spec: RunSpec, folder: Path) -> tuple[Path, dict[str, int]]:
     """Runs the builder and gives the folder it made and the number of examples of each split."""
     from trainer.data.builders import load_builder
+    from trainer.engine.quiet import quiet_import
 
+    with quiet_import():
+        import tensorflow  # noqa: F401 - TFDS writes records with it; imported here, its banners stay out of the log
     dataset = spec.dataset
     builder = load_builder(dataset.builder, dataset.version, dataset.config, folder)
     try:

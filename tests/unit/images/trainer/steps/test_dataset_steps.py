@@ -336,3 +336,44 @@ def test_a_worker_too_many_has_no_plan(make_context: MakeContext) -> None:
     with pytest.raises(UserError, match="use at most 2 workers"):
         plan.run(context)
     assert context.data.get(keys.plan(context.spec.run)) is None
+
+
+class Killed(BaseException):
+    """Stands for the process' end: nothing of ours catches it."""
+
+
+@pytest.mark.parametrize("step", ["prepare", "shard", "plan"])
+def test_killed_at_any_put_a_step_leaves_no_marker_and_can_be_repeated(make_context: MakeContext, step: str) -> None:
+    steps: dict[str, Any] = {"prepare": prepare.run, "shard": lambda context: shard.run(context, 0), "plan": plan.run}
+    names = list(steps)[: list(steps).index(step)]
+    reached = 0
+    for k in range(1, 100):
+        # A layout of its own: nothing is there of the try before.
+        changes = {"run": f"digits-mlp-{k}", "dataset__layout": f"layout{k}"}
+        context = make_context(**changes)
+        for name in names:
+            steps[name](context)
+        puts = 0
+
+        def die(k: int = k, **_: Any) -> None:
+            nonlocal puts
+            puts += 1
+            if puts == k:
+                raise Killed
+
+        events = context.data.client.meta.events
+        events.register("before-call.s3.PutObject", die)
+        try:
+            steps[step](context)
+        except Killed:
+            reached += 1
+        finally:
+            events.unregister("before-call.s3.PutObject", die)
+        key = keys.step_marker(context.spec.run, step, 0 if step == "shard" else None)
+        if puts < k:
+            break
+        assert markers.read(context.data, key) is None
+        steps[step](make_context(**changes))
+        assert markers.read_whole(context.data, key) is not None
+    # Files, the dataset's marker and the run's: prepare 4 + 2, shard 3 + 2; plan: manifest, plan, marker.
+    assert reached == {"prepare": 6, "shard": 5, "plan": 3}[step]
