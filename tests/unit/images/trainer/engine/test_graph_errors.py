@@ -55,7 +55,7 @@ def test_of_several_root_errors_the_first() -> None:
     text = (
         "Graph execution error:\n\n2 root error(s) found.\n  (0) INVALID_ARGUMENT:  no class\n\t [[{{node x}}]]\n  (1) CANCELLED:  x"
     )
-    assert graph_errors.told(ValueError(text)) == "ValueError: no such class"
+    assert graph_errors.told(ValueError(text)) == "ValueError: no class"
 
 
 def test_a_text_without_a_reason() -> None:
