@@ -22,8 +22,8 @@ LAYOUT_FORMAT: Final = 1
 """Of the files that ``prepare`` and ``shard`` write: another number is another layout, whose folder is made anew."""
 
 
-def layout_hash(dataset: Dataset, version: str) -> str:
-    """Hash over everything that changes a layout's bytes or its files."""
+def layout_hash(dataset: Dataset, version: str, code: CodeSpec | None = None) -> str:
+    """Hash over everything that changes a layout's bytes or its files; ``code`` is the run's package, which may hold the builder."""
     parts = {
         "format": LAYOUT_FORMAT,
         "builder": dataset.builder,
@@ -32,6 +32,8 @@ def layout_hash(dataset: Dataset, version: str) -> str:
         "splits": [dataset.train_split, dataset.evaluation_split],
         "shards": dataset.shards,
         "shard_tasks": dataset.shard_tasks,
+        # New builder code is a new layout: runs that read the old one must not find its files replaced.
+        "code": code.sha256 if code is not None and dataset.builder.split(":")[0].split(".")[0] == code.package else None,
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -164,7 +166,7 @@ def build_run_spec(
             evaluation_split=dataset.evaluation_split,
             shards=dataset.shards,
             shard_tasks=dataset.shard_tasks,
-            layout=layout_hash(dataset, version),
+            layout=layout_hash(dataset, version, code),
         ),
         code=code,
         model=ModelSpec(build=pipeline.model.build, config=pipeline.model.config),

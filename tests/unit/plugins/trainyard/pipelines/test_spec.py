@@ -111,6 +111,14 @@ def test_the_layout_changes_with_all_that_changes_the_files(settings: Settings) 
     assert layout_hash(plain.model_copy(update={"description": "other words"}), "1.0.0") in seen
 
 
+def test_new_code_of_a_builder_is_a_new_layout_and_other_code_is_none(settings: Settings) -> None:
+    plain = settings.datasets["digits"]
+    own = plain.model_copy(update={"builder": "shop.data:Sales"})
+    old, new = (CodeSpec(package="shop", sha256=digit * 64, key=f"code/shop/{digit * 64}.whl") for digit in "ab")
+    assert layout_hash(own, "1.0.0", old) != layout_hash(own, "1.0.0", new)
+    assert layout_hash(plain, "1.0.0", old) == layout_hash(plain, "1.0.0", new) == layout_hash(plain, "1.0.0")
+
+
 def test_the_fingerprint_is_of_the_training_alone(settings: Settings) -> None:
     code = CodeSpec(package="p", sha256="a" * 64, key="k")
     plain = build(settings)
