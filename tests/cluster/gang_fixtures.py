@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from kubernetes import client as k8s
 
-from tests.cluster.gang_support import GangTenant, gang_profile, make_tenant
+from tests.cluster.gang_support import GangTenant, make_tenant
 from tests.cluster.support import Profile
 from tests.fixtures.s3 import S3Server
 
@@ -15,4 +15,4 @@ from tests.fixtures.s3 import S3Server
 @pytest.fixture(scope="module")
 def tenant(cluster: tuple[str, Profile], cluster_api: k8s.ApiClient, s3_server: S3Server) -> Iterator[GangTenant]:
     """A tenant of the module's own."""
-    yield from make_tenant(cluster_api, gang_profile(cluster[1].embedded), s3_server)
+    yield from make_tenant(cluster_api, cluster[1], s3_server)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
@@ -12,11 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 from kubernetes import client as k8s
 
+from tests.cluster.relay import relayed
+from tests.cluster.support import Profile
 from tests.fixtures.run_spec import run_spec_document
 from tests.fixtures.s3 import S3Server
-from trainyard.contract import names
+from trainyard.contract import keys, names
 from trainyard.contract.run_spec import RunSpec
 from trainyard.kube.gang_state import PodView, pods
 from trainyard.operators.gang_cluster import GangCluster, Timing
@@ -31,9 +35,15 @@ SLOT = {"cpu": "100m", "memory": "128Mi", "scratch": "16Mi"}
 QUICK = Timing(poll=0.3, start_poll=0.1, room=60, result_after_chief=3, result_after_peer=3, peers_end=4, drain=5)
 
 
-def behave(**roles: dict[str, Any]) -> dict[str, list[str]]:
-    """Commands by role; a role that is not named just waits for the end."""
-    return {role: ["python", "-c", FAKE, json.dumps(roles.get(role, {}))] for role in names.ROLES}
+GENERATIONS = range(1, 4)
+"""A test's gangs have links for so many."""
+
+Behaviour = dict[str, dict[str, Any]]
+
+
+def behave(**roles: dict[str, Any]) -> Behaviour:
+    """Behaviours by role; a role that is not named just waits for the end."""
+    return {role: roles.get(role, {}) for role in names.ROLES}
 
 
 @dataclass
@@ -61,6 +71,8 @@ class GangTenant:
     server: S3Server
     name: str
     bucket: str
+    pods_endpoint: str
+    """The S3 server as pods reach it."""
 
     @property
     def namespace(self) -> str:
@@ -87,8 +99,19 @@ class GangTenant:
         }  # fmt: skip
         return RunSpec.model_validate(run_spec_document(**(base | changes)))
 
-    def gang(self, spec: RunSpec, command: dict[str, list[str]], log: Log | None = None, timing: Timing = QUICK) -> tuple[GangRun, Log]:
+    def command(self, run: str, behaviour: Behaviour) -> dict[str, list[str]]:
+        """What the replicas run: the fake, its behaviour and its links."""
+        results = {number: keys.generation_result(run, number) for number in GENERATIONS}
+        links = {
+            number: {method.lower(): self.store.presign(key, method=method, endpoint=self.pods_endpoint) for method in ("GET", "PUT")}
+            for number, key in results.items()
+        }
+        return {role: ["python3", "-c", FAKE, json.dumps(told | {"links": links})] for role, told in behaviour.items()}
+
+    def gang(self, spec: RunSpec, behaviour: Behaviour, log: Log | None = None, timing: Timing = QUICK) -> tuple[GangRun, Log]:
+        """The operator's run of a gang that behaves so, and its log."""
         log = log or Log()
+        command = self.command(spec.run, behaviour)
         cluster = GangCluster(self.api, self.profile, spec, spec_digest(spec), log, timing, command)
         return GangRun(cluster, self.store), log
 
@@ -158,27 +181,33 @@ class Running(threading.Thread):
         assert not self.is_alive()
 
 
-TRAINER_IMAGE = "TRAINYARD_TEST_TRAINER_IMAGE"
-"""An image with python and boto3, for clusters other than the embedded one."""
+POD_HOST = "TRAINYARD_TEST_HOST"
+"""An address of this machine that pods reach, for clusters other than the embedded one."""
 
 
-def gang_profile(embedded: bool) -> ClusterProfile:
-    """The cluster under test, as the orchestration is told of it."""
-    image = os.environ.get(TRAINER_IMAGE) or "localhost/trainyard/trainer:dev"
+def gang_profile(profile: Profile) -> ClusterProfile:
+    """The cluster under test, as the orchestration is told of it; its "trainer" needs Python only."""
     return ClusterProfile(
         name="test",
-        addressing="host" if embedded else "dns",
-        ports=PortRange(first=29000, last=29999, block=16) if embedded else None,
-        port=None if embedded else 2222,
-        images=Images(trainer=image, airflow=image),
+        addressing="host" if profile.embedded else "dns",
+        ports=PortRange(first=29000, last=29999, block=16) if profile.embedded else None,
+        port=None if profile.embedded else 2222,
+        images=Images(trainer=profile.image, airflow=profile.image),
         image_pull_policy="IfNotPresent",
         s3=S3(mode="external", bucket_prefix="test"),
     )
 
 
-def make_tenant(api: k8s.ApiClient, profile: ClusterProfile, server: S3Server) -> Iterator[GangTenant]:
+def make_tenant(api: k8s.ApiClient, profile: Profile, server: S3Server) -> Iterator[GangTenant]:
     """A tenant for one test module, gone afterwards."""
-    tenant = GangTenant(api, profile, server, f"t{secrets.token_hex(4)}", server.new_bucket("gang"))
-    tenant.set_up()
-    yield tenant
-    tenant.tear_down()
+    with contextlib.ExitStack() as stack:
+        endpoint = server.endpoint
+        if host := os.environ.get(POD_HOST):
+            port = int(server.endpoint.rsplit(":", 1)[1])
+            endpoint = f"http://{host}:{stack.enter_context(relayed(host, port))}"
+        elif not profile.embedded:
+            pytest.skip(f"{POD_HOST} does not say by which address of this machine pods reach the S3 server")
+        tenant = GangTenant(api, gang_profile(profile), server, f"t{secrets.token_hex(4)}", server.new_bucket("gang"), endpoint)
+        tenant.set_up()
+        stack.callback(tenant.tear_down)
+        yield tenant

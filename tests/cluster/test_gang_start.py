@@ -53,7 +53,7 @@ def test_two_gangs_and_room_for_one_and_a_half(tenant: GangTenant) -> None:
 
 def test_nothing_is_created_until_the_whole_gang_has_room(tenant: GangTenant) -> None:
     tenant.quota(pods="6")
-    container = {"name": "main", "image": "localhost/trainyard/shell:dev", "command": ["sh", "-c", "exec sleep 600"]}
+    container = {"name": "main", "image": tenant.profile.images.trainer, "command": ["sh", "-c", "exec sleep 600"]}
     security = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
     pod_security = {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}}
     spec = {"containers": [container | {"securityContext": security}], "securityContext": pod_security, "restartPolicy": "Never"}
