@@ -6,10 +6,12 @@ It is a daemon (or the foreground program of `up --foreground`). However it dies
 from __future__ import annotations
 
 import datetime
+import errno
 import io
 import json
 import logging
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -32,6 +34,8 @@ from local.stack.supervisor import Component, Supervisor
 log = logging.getLogger("trainyard.stack")
 
 STATE_VERSION = 1
+LEAST_SPACE, FULL = 512 << 20, 16 << 20
+"""Bytes: etcd alone lays out 128 MB of log; and what counts as no space at all."""
 DROPPED = ("AIRFLOW", "PYTHON", "KUBECONFIG", "AWS_", "TRAINYARD_", "WEED_", "NOTIFY_SOCKET")
 """Prefixes of variables that a component must not get from the shell that happened to start the platform."""
 
@@ -131,6 +135,7 @@ class Starter:
         killed = processes.sweep(self.state.run)
         if killed:
             self.reporter.note(f"ended {len(killed)} processes that an earlier start had left")
+        check_space(self.state)
         ports.check_free(self.options.ports)
         self._write_state()
         base = base_environment()
@@ -376,10 +381,23 @@ def base_environment() -> dict[str, str]:
     return kept
 
 
+def check_space(state: State, least: int = LEAST_SPACE) -> None:
+    """Raises StackError when the state folder's disk is too full to start: half-written databases are worse than none."""
+    free = shutil.disk_usage(state.root).free
+    if free < least:
+        raise StackError(
+            f"no space left for the platform: {free >> 20} MiB are free on the disk of {state.root}, it takes {least >> 20} MiB to start; "
+            "free some, or choose another place by --state DIR or TRAINYARD_STATE"
+        )
+
+
 def explain(error: Exception, state: State) -> str:
-    """One line with the way out."""
-    if isinstance(error, OSError) and error.errno == 28:
-        return f"no space left on the disk that holds {state.root}: free some, or choose another place by --state DIR or TRAINYARD_STATE"
+    """One line with the way out. A component that ended since the disk is full says so in words of its own: the disk is asked."""
+    if str(error).startswith("no space left"):
+        return str(error)
+    full = isinstance(error, OSError) and error.errno == errno.ENOSPC
+    if full or shutil.disk_usage(state.root).free < FULL:
+        return f"no space left on the disk of {state.root}: free some, or choose another place by --state DIR or TRAINYARD_STATE"
     return str(error)
 
 

@@ -18,7 +18,8 @@ UV = f"""#!/bin/sh
 echo "$*" >> "$CALLS"
 case "$*" in
   *--version*) ;;
-  "venv "*) case "$*" in *--clear*) rm -rf "$VENV" ;; esac; mkdir -p "$VENV/bin"; [ -e "$VENV/bin/python" ] || ln -s {sys.executable} "$VENV/bin/python" ;;
+  "venv "*) case "$*" in *--clear*) rm -rf "$VENV" ;; esac
+            mkdir -p "$VENV/bin"; [ -e "$VENV/bin/python" ] || ln -s {sys.executable} "$VENV/bin/python" ;;
   *) BODY ;;
 esac
 """
