@@ -27,7 +27,8 @@ test: setup ## everything CI runs: lint, types, layers and all tests but the lon
 	@$(MAKE) --no-print-directory check
 	@$(PYTEST) -m "not long"
 
-test-fast: setup ## no cluster, nothing slow
+test-fast: ## no cluster, nothing slow
+	@$(PYTHON) local/bootstrap.py --dev
 	@$(PYTEST) -m "not slow and not cluster and not e2e and not chaos and not long" tests/unit tests/contract tests/dags
 
 test-long: setup ## also what takes many minutes or wants root
