@@ -194,6 +194,7 @@ def gang_profile(profile: Profile) -> ClusterProfile:
         port=None if profile.embedded else 2222,
         images=Images(trainer=profile.image, airflow=profile.image),
         image_pull_policy="IfNotPresent",
+        counts_scratch=profile.embedded,
         s3=S3(mode="external", bucket_prefix="test"),
     )
 

@@ -17,7 +17,7 @@ from trainyard.contract import environment, names
 from trainyard.contract.exit_codes import FINAL, ExitCode
 from trainyard.contract.run_spec import RunSpec
 from trainyard.kube import labels
-from trainyard.kube.pod import CONTAINER, TrainerImage, pod_template, trainer_command, trainer_parts
+from trainyard.kube.pod import CONTAINER, Site, pod_template, trainer_command, trainer_parts
 from trainyard.kube.resources import pod_resources
 
 TTL_S: Final = 600
@@ -62,9 +62,12 @@ def replica_slots(spec: RunSpec) -> dict[str, int]:
     return {names.ROLE_CHIEF: gang.chief_slots, names.ROLE_PS: gang.ps_slots, names.ROLE_WORKER: gang.worker_slots}
 
 
-def gang_pods(spec: RunSpec) -> list[dict[str, str]]:
+def gang_pods(spec: RunSpec, *, counts_scratch: bool = True) -> list[dict[str, str]]:
     """Resources of each of the gang's pods."""
-    return [pod_resources(spec.slot, replica_slots(spec)[role]) for role, count in replicas(spec).items() for _ in range(count)]
+    slots = replica_slots(spec)
+    return [
+        pod_resources(spec.slot, slots[role], counts_scratch=counts_scratch) for role, count in replicas(spec).items() for _ in range(count)
+    ]
 
 
 def dns_addresses(spec: RunSpec, generation: int, port: int) -> Addresses:
@@ -120,7 +123,7 @@ def build(
     spec: RunSpec,
     generation: int,
     addresses: Addresses,
-    image: TrainerImage,
+    site: Site,
     *,
     spec_sha256: str,
     command: Mapping[str, Sequence[str]] | None = None,
@@ -131,7 +134,7 @@ def build(
         spec: the run's spec; deadlines and sizes come from it.
         generation: number of the generation; part of every name, so that two generations never share one.
         addresses: where each replica listens.
-        image: the trainer's image.
+        site: what the cluster profile says of the pods.
         spec_sha256: kept as an annotation: a gang is adopted only by the spec that made it.
         command: by role, in place of the trainer's own (tests of the orchestration need no TensorFlow).
     """
@@ -139,7 +142,7 @@ def build(
     headless = addresses.first_port is None
 
     def job(role: str) -> k8s.V1Job:
-        return _job(spec, generation, role, addresses, image, commands[role], spec_sha256, headless)
+        return _job(spec, generation, role, addresses, site, commands[role], spec_sha256, headless)
 
     service = _service(spec, generation, addresses) if headless else None
     policy = _network_policy(spec, generation) if headless else None
@@ -151,7 +154,7 @@ def _job(
     generation: int,
     role: str,
     addresses: Addresses,
-    image: TrainerImage,
+    site: Site,
     command: Sequence[str],
     spec_sha256: str,
     headless: bool,
@@ -163,7 +166,7 @@ def _job(
         annotations[names.ANNOTATION_PORTS] = str(addresses.first_port)
     parts = trainer_parts(
         spec,
-        image,
+        site,
         command=command,
         slots=replica_slots(spec)[role],
         labels=ours,

@@ -16,6 +16,7 @@ from trainyard.contract import environment, names
 from trainyard.contract.run_spec import RunSpec
 from trainyard.kube.client import TOKEN_VOLUME
 from trainyard.kube.resources import pod_resources, scratch
+from trainyard.settings.clusters import ClusterProfile
 
 CONTAINER: Final = "main"
 WORK_VOLUME: Final = "work"
@@ -163,11 +164,17 @@ def as_pod(template: k8s.V1PodTemplateSpec, name: str, namespace: str) -> k8s.V1
 
 
 @dataclass(frozen=True)
-class TrainerImage:
-    """The cluster profile's trainer image."""
+class Site:
+    """What the cluster profile says of every trainer pod."""
 
-    reference: str
+    image: str
     pull_policy: str
+    counts_scratch: bool = True
+
+    @classmethod
+    def of(cls, profile: ClusterProfile) -> Site:
+        """The profile's."""
+        return cls(profile.images.trainer, profile.image_pull_policy, profile.counts_scratch)
 
 
 def trainer_command(*arguments: str) -> tuple[str, ...]:
@@ -177,7 +184,7 @@ def trainer_command(*arguments: str) -> tuple[str, ...]:
 
 def trainer_parts(
     spec: RunSpec,
-    image: TrainerImage,
+    site: Site,
     *,
     command: Sequence[str],
     slots: int,
@@ -191,10 +198,10 @@ def trainer_parts(
 ) -> PodParts:
     """The parts of a trainer pod: it is told the run spec, and its S3 keys come from the tenant's Secret ``secret``."""
     return PodParts(
-        image=image.reference,
-        pull_policy=image.pull_policy,
+        image=site.image,
+        pull_policy=site.pull_policy,
         command=command,
-        resources=pod_resources(spec.slot, slots),
+        resources=pod_resources(spec.slot, slots, counts_scratch=site.counts_scratch),
         scratch=scratch(spec.slot, slots),
         environment={environment.RUN_SPEC: spec.to_json()} | dict(environment_),
         labels=labels,

@@ -10,13 +10,12 @@ from trainyard.contract.run_spec import SlotSpec
 from trainyard.settings.quantities import times_cpu, times_memory
 
 
-def pod_resources(slot: SlotSpec, slots: int) -> dict[str, str]:
-    """cpu, memory and ephemeral-storage of a pod of ``slots`` slots."""
-    return {
-        "cpu": times_cpu(slot.cpu, slots),
-        "memory": times_memory(slot.memory, slots),
-        "ephemeral-storage": times_memory(slot.scratch, slots),
-    }
+def pod_resources(slot: SlotSpec, slots: int, *, counts_scratch: bool = True) -> dict[str, str]:
+    """cpu, memory and, where the cluster's nodes report it, ephemeral-storage of a pod of ``slots`` slots."""
+    found = {"cpu": times_cpu(slot.cpu, slots), "memory": times_memory(slot.memory, slots)}
+    if counts_scratch:
+        found["ephemeral-storage"] = times_memory(slot.scratch, slots)
+    return found
 
 
 def scratch(slot: SlotSpec, slots: int) -> str:

@@ -54,7 +54,7 @@ class CleanUpPod(HousePod):
             image=cluster.images.airflow,
             pull_policy=cluster.image_pull_policy,
             command=command,
-            resources=RESOURCES,
+            resources={name: amount for name, amount in RESOURCES.items() if cluster.counts_scratch or name != "ephemeral-storage"},
             scratch=RESOURCES["ephemeral-storage"],
             environment={environment.RUN_SPEC: spec.to_json()},
             labels=labels.step_labels(spec, "clean_up"),

@@ -13,7 +13,7 @@ from trainyard.contract import names
 from trainyard.contract.run_spec import RunSpec
 from trainyard.kube import gang_state
 from trainyard.kube.lease import ClusterLock
-from trainyard.kube.pod import TrainerImage
+from trainyard.kube.pod import Site
 from trainyard.kube.takedown import Takedown
 from trainyard.settings.clusters import ClusterProfile
 
@@ -71,8 +71,8 @@ class GangCluster:
         return names.namespace(self.spec.tenant)
 
     @property
-    def image(self) -> TrainerImage:
-        return TrainerImage(self.profile.images.trainer, self.profile.image_pull_policy)
+    def site(self) -> Site:
+        return Site.of(self.profile)
 
     def pods(self, generation: int | None = None) -> list[gang_state.PodView]:
         """The gang's pods, of one generation or of all."""

@@ -72,7 +72,7 @@ class GangCreation:
         Raises:
             GangError: no room (``NoRoom``), or not whole by the start deadline (``StartDeadline``), with the reasons; nothing is left.
         """
-        wanted = quota.demand(gang_manifests.gang_pods(self._spec))
+        wanted = quota.demand(gang_manifests.gang_pods(self._spec, counts_scratch=self._cluster.profile.counts_scratch))
         with self._cluster.start_lock() as lock:
             self._wait_for_room(lock, wanted)
             try:
@@ -136,7 +136,7 @@ class GangCreation:
 
     def _manifests(self, number: int, addresses: Addresses) -> GangManifests:
         cluster = self._cluster
-        return gang_manifests.build(self._spec, number, addresses, cluster.image, spec_sha256=cluster.spec_sha256, command=cluster.command)
+        return gang_manifests.build(self._spec, number, addresses, cluster.site, spec_sha256=cluster.spec_sha256, command=cluster.command)
 
     def _create_chief(self, number: int) -> tuple[GangManifests, k8s.V1Job]:
         profile = self._cluster.profile

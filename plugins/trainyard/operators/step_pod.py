@@ -15,7 +15,7 @@ from trainyard.contract.exit_codes import ExitCode, describe, is_final
 from trainyard.errors import ConfigError, NotFoundError, RefusedError
 from trainyard.kube import labels, quota
 from trainyard.kube.client import kubeconfig_path
-from trainyard.kube.pod import CONTAINER, GRACE_S, TrainerImage, as_pod, pod_template, trainer_command, trainer_parts
+from trainyard.kube.pod import CONTAINER, GRACE_S, Site, as_pod, pod_template, trainer_command, trainer_parts
 from trainyard.operators.pod_creation import PatientPodManager
 from trainyard.operators.run_access import open_run, run_of
 
@@ -196,7 +196,7 @@ class StepPod(HousePod):
         arguments = ["step", self.step] + ([] if self.index is None else ["--index", str(self.index)])
         parts = trainer_parts(
             spec,
-            TrainerImage(cluster.images.trainer, cluster.image_pull_policy),
+            Site.of(cluster),
             command=trainer_command(*arguments),
             slots=spec.step_slots,
             labels=labels.step_labels(spec, self.step),

@@ -79,6 +79,9 @@ class ClusterProfile(Section):
     images: Images
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
     """As Kubernetes has it."""
+    counts_scratch: bool = True
+    """Whether its nodes report ephemeral-storage, so that scratch counts in requests and quotas; false where they do not (a kubelet with
+    `localStorageCapacityIsolation: false`): such a pod would never be placed."""
     s3: S3
 
     @model_validator(mode="after")

@@ -48,29 +48,29 @@ def service_account(name: str, namespace: str, tenant: str | None = None) -> Man
     return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata, "automountServiceAccountToken": False}
 
 
-def resource_quota(tenant: Tenant) -> Manifest:
+def resource_quota(tenant: Tenant, *, counts_scratch: bool = True) -> Manifest:
     """slots × slot, at most one pod a slot, and nothing that costs outside the slots: no volumes, no load balancers."""
     slots, slot = tenant.slots, tenant.slot
     amounts = {
         "cpu": times_cpu(slot.cpu, slots),
         "memory": times_memory(slot.memory, slots),
-        "ephemeral-storage": times_memory(slot.scratch, slots),
     }
+    if counts_scratch:
+        amounts["ephemeral-storage"] = times_memory(slot.scratch, slots)
     hard = {f"{side}.{resource}": amount for side in ("requests", "limits") for resource, amount in amounts.items()}
     hard |= {"pods": str(slots), "persistentvolumeclaims": "0", "services.nodeports": "0", "services.loadbalancers": "0"}
     metadata = _metadata(QUOTA, names.namespace(tenant.name), tenant.name)
     return {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": {"hard": hard}}
 
 
-def limit_range(tenant: Tenant) -> Manifest:
+def limit_range(tenant: Tenant, *, counts_scratch: bool = True) -> Manifest:
     """A container that says nothing is worth one slot; none may be more than all slots."""
     slots, slot = tenant.slots, tenant.slot
-    one = {"cpu": slot.cpu, "memory": slot.memory, "ephemeral-storage": slot.scratch}
-    most = {
-        "cpu": times_cpu(slot.cpu, slots),
-        "memory": times_memory(slot.memory, slots),
-        "ephemeral-storage": times_memory(slot.scratch, slots),
-    }
+    one = {"cpu": slot.cpu, "memory": slot.memory}
+    most = {"cpu": times_cpu(slot.cpu, slots), "memory": times_memory(slot.memory, slots)}
+    if counts_scratch:
+        one["ephemeral-storage"] = slot.scratch
+        most["ephemeral-storage"] = times_memory(slot.scratch, slots)
     limits = [{"type": "Container", "default": one, "defaultRequest": one, "max": most}]
     metadata = _metadata(LIMITS, names.namespace(tenant.name), tenant.name)
     return {"apiVersion": "v1", "kind": "LimitRange", "metadata": metadata, "spec": {"limits": limits}}
@@ -113,13 +113,13 @@ def platform_objects() -> list[Manifest]:
     ]
 
 
-def tenant_objects(tenant: Tenant) -> list[Manifest]:
+def tenant_objects(tenant: Tenant, *, counts_scratch: bool = True) -> list[Manifest]:
     """All of a tenant but its Secrets, in an order in which each can be made."""
     here = names.namespace(tenant.name)
     return [
         namespace(here, tenant.name),
-        resource_quota(tenant),
-        limit_range(tenant),
+        resource_quota(tenant, counts_scratch=counts_scratch),
+        limit_range(tenant, counts_scratch=counts_scratch),
         service_account(names.SERVICE_ACCOUNT, here, tenant.name),
         upkeep_binding(tenant.name),
     ]

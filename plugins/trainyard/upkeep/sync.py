@@ -36,7 +36,7 @@ def sync_cluster(settings: Settings, dry_run: bool = False) -> list[Change]:
         applier = Applier(api)
         manifests = objects.platform_objects()
         for tenant in settings.tenants.values():
-            manifests += objects.tenant_objects(tenant)
+            manifests += objects.tenant_objects(tenant, counts_scratch=settings.cluster.counts_scratch)
         changes = [change for manifest in manifests if (change := applier.apply(manifest, dry_run=dry_run))]
         return [*changes, *StorageSync(settings, applier).sync(dry_run=dry_run)]
 

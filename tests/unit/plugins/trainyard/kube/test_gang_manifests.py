@@ -14,9 +14,9 @@ from trainyard.contract import environment, names
 from trainyard.contract.run_spec import RunSpec
 from trainyard.kube import gang_manifests
 from trainyard.kube.gang_manifests import GangManifests, dns_addresses, gang_pods, host_addresses
-from trainyard.kube.pod import TrainerImage
+from trainyard.kube.pod import Site
 
-IMAGE = TrainerImage("trainer:1", "IfNotPresent")
+IMAGE = Site("trainer:1", "IfNotPresent")
 DNS_LABEL = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 
 

@@ -10,7 +10,7 @@ from kubernetes import client as k8s
 from tests.fixtures.run_spec import run_spec_document
 from trainyard.contract import environment, names
 from trainyard.contract.run_spec import RunSpec
-from trainyard.kube.pod import PodParts, TrainerImage, as_pod, pod_template, trainer_command, trainer_parts
+from trainyard.kube.pod import PodParts, Site, as_pod, pod_template, trainer_command, trainer_parts
 
 
 def spec(**changes: Any) -> RunSpec:
@@ -19,7 +19,7 @@ def spec(**changes: Any) -> RunSpec:
 
 def composed(**changes: Any) -> dict[str, Any]:
     values: dict[str, Any] = {"command": trainer_command("step", "plan"), "slots": 2, "labels": {"a": "b"}, "environment_": {"X": "1"}}
-    parts = trainer_parts(spec(), TrainerImage("registry/trainer:1", "Always"), **(values | changes))
+    parts = trainer_parts(spec(), Site("registry/trainer:1", "Always"), **(values | changes))
     document: dict[str, Any] = k8s.ApiClient().sanitize_for_serialization(as_pod(pod_template(parts), "run-plan", "tenant-vision"))
     return document
 
@@ -81,3 +81,10 @@ def test_only_upkeep_gets_a_token(access: bool) -> None:
     tokens = [volume for volume in pod["volumes"] if "projected" in volume]
     assert len(tokens) == access
     assert pod["automountServiceAccountToken"] is False
+
+
+def test_where_nodes_report_no_ephemeral_storage_none_is_asked_for() -> None:
+    parts = trainer_parts(spec(), Site("i:1", "Always", counts_scratch=False), command=["c"], slots=2, labels={}, environment_={})
+    pod = k8s.ApiClient().sanitize_for_serialization(pod_template(parts))["spec"]
+    assert pod["containers"][0]["resources"]["limits"] == {"cpu": "1500m", "memory": "4Gi"}
+    assert pod["volumes"][0]["emptyDir"] == {"sizeLimit": "4Gi"}

@@ -77,3 +77,12 @@ def test_each_object_can_be_made_in_the_order_given(settings: Settings) -> None:
 def test_a_secret_carries_its_values(settings: Settings) -> None:
     manifest = objects.secret("s3-run", "tenant-vision", {"access_key": "a", "secret_key": "ü"}, "vision")
     assert {key: base64.b64decode(value).decode() for key, value in manifest["data"].items()} == {"access_key": "a", "secret_key": "ü"}
+
+
+def test_where_nodes_report_no_ephemeral_storage_none_is_counted(settings: Settings) -> None:
+    """A default of the LimitRange would put it into every pod, and no node could take them."""
+    tenant = settings.tenants["vision"]
+    quota = objects.resource_quota(tenant, counts_scratch=False)["spec"]["hard"]
+    (limit,) = objects.limit_range(tenant, counts_scratch=False)["spec"]["limits"]
+    assert not [name for name in quota if "storage" in name]
+    assert all(set(limit[kind]) == {"cpu", "memory"} for kind in ("default", "defaultRequest", "max"))
