@@ -41,6 +41,8 @@ class LineWriter:
         for line in lines:
             if len(line) > MAX_ENTRY:
                 line = self._cut(line, mark, entries)
+            # containerd reads lines so, and what it does not show nobody should come to rely on here.
+            line = line.removesuffix(b"\r")
             entries.append(b"%sF %s\n" % (mark, line))
         if len(last) > MAX_ENTRY:
             last = self._cut(last, mark, entries)

@@ -31,6 +31,8 @@ class Profile:
     embedded: bool = True
     kubelet_root: Path | None = None
     """The embedded kubelet's root folder, for the cases that kill it."""
+    evicts_full_volumes: bool = True
+    """Whether an emptyDir's sizeLimit is enforced (a kubelet with localStorageCapacityIsolation; realkube has none)."""
     patience: float = 1.0
     """Factor on every deadline."""
 

@@ -136,6 +136,16 @@ def test_a_container_that_ended_while_the_kubelet_was_away_keeps_its_exit_code(e
     assert (terminated(pod)["exitCode"], terminated(pod)["reason"]) == (9, "Error")
 
 
+def test_a_shorter_grace_period_overtakes_a_longer_one(embedded: Namespace) -> None:
+    """A real kubelet is meant to do this too; 1.34 with containerd 1.6 was seen to let the longer one run."""
+    name = embedded.create(embedded.container(script('trap "" TERM; echo ready; while :; do sleep 0.1; done')))
+    embedded.wait_for(name, lambda _: running(_) and "ready" in embedded.logs(name))
+    embedded.core.delete_namespaced_pod(name, embedded.name, grace_period_seconds=300)
+    time.sleep(0.5)
+    embedded.core.delete_namespaced_pod(name, embedded.name, grace_period_seconds=1)
+    embedded.wait_gone(name, within=30)
+
+
 def test_the_folder_of_a_pod_goes_with_the_pod(embedded: Namespace, root: Path) -> None:
     name = embedded.create(embedded.container(script("mkdir locked; touch locked/file; chmod 500 locked; echo made")))
     pod = embedded.wait_for(name, ended)

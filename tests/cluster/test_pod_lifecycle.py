@@ -158,15 +158,6 @@ def test_delete_kills_what_ignores_term_after_the_grace(namespace: Namespace) ->
     assert took >= 2.5, "the grace period is the container's"
 
 
-def test_a_shorter_grace_period_overtakes_a_longer_one(namespace: Namespace) -> None:
-    name = namespace.create(namespace.container(script(IGNORES_TERM)))
-    namespace.wait_for(name, lambda _: running(_) and "ready" in namespace.logs(name))
-    namespace.core.delete_namespaced_pod(name, namespace.name, grace_period_seconds=300)
-    time.sleep(0.5)
-    namespace.core.delete_namespaced_pod(name, namespace.name, grace_period_seconds=1)
-    namespace.wait_gone(name, within=30)
-
-
 def test_delete_with_grace_0_removes_the_object_at_once(namespace: Namespace) -> None:
     name = namespace.create(namespace.container(script(IGNORES_TERM)))
     namespace.wait_for(name, lambda _: running(_) and "ready" in namespace.logs(name))

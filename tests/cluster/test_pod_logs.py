@@ -32,6 +32,8 @@ def test_the_whole_log_with_both_streams(namespace: Namespace, talker: str) -> N
 def test_tail(namespace: Namespace) -> None:
     name = namespace.create(namespace.container(script("seq 1 100000")))
     namespace.wait_for(name, ended)
+    # containerd may still be writing when the container has ended.
+    namespace.wait_for(name, lambda _: namespace.logs(name, tail_lines=1) == "100000\n")
     assert namespace.logs(name, tail_lines=3) == "99998\n99999\n100000\n"
     assert namespace.logs(name, tail_lines=0) == ""
     assert len(namespace.logs(name, tail_lines=54321).splitlines()) == 54321
@@ -39,7 +41,8 @@ def test_tail(namespace: Namespace) -> None:
 
 
 def test_limit_bytes(namespace: Namespace, talker: str) -> None:
-    assert namespace.logs(talker, limit_bytes=9) == "line 0\nli"
+    # The streams are two, and which is read first is a matter of the runtime.
+    assert namespace.logs(talker, limit_bytes=9) == namespace.logs(talker)[:9]
 
 
 def test_timestamps(namespace: Namespace, talker: str) -> None:
@@ -96,10 +99,11 @@ def test_long_lines_and_a_last_line_without_an_end(namespace: Namespace) -> None
 
 
 def test_bytes_that_are_no_text(namespace: Namespace) -> None:
-    name = namespace.create(namespace.container(python("import sys; sys.stdout.buffer.write(bytes([0, 255, 10, 13, 10]))")))
+    """They come through, but for a carriage return before a newline: container runtimes read lines so."""
+    name = namespace.create(namespace.container(python("import sys; sys.stdout.buffer.write(bytes([0, 255, 13, 65, 10, 13, 10]))")))
     namespace.wait_for(name, ended)
     raw = namespace.core.read_namespaced_pod_log(name, namespace.name, _preload_content=False).data
-    assert raw == bytes([0, 255, 10, 13, 10])
+    assert raw == bytes([0, 255, 13, 65, 10, 10])
 
 
 def test_what_is_refused(namespace: Namespace, talker: str) -> None:
