@@ -30,10 +30,9 @@ def test_the_whole_log_with_both_streams(namespace: Namespace, talker: str) -> N
 
 
 def test_tail(namespace: Namespace) -> None:
-    name = namespace.create(namespace.container(script("seq 1 100000")))
+    # It stays for a moment: containerd 1.6 was seen to lose the end of what a container printed just before its own.
+    name = namespace.create(namespace.container(script("seq 1 100000; sleep 3")))
     namespace.wait_for(name, ended)
-    # containerd may still be writing when the container has ended.
-    namespace.wait_for(name, lambda _: namespace.logs(name, tail_lines=1) == "100000\n")
     assert namespace.logs(name, tail_lines=3) == "99998\n99999\n100000\n"
     assert namespace.logs(name, tail_lines=0) == ""
     assert len(namespace.logs(name, tail_lines=54321).splitlines()) == 54321
