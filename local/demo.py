@@ -13,6 +13,7 @@ import argparse
 import ctypes
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -106,6 +107,7 @@ class Demo:
     document: dict[str, Any] = field(default_factory=dict)
     end: dict[str, Any] = field(default_factory=dict)
     pods: list[str] | None = None
+    model: Path | None = None
     before: dict[int, str] = field(default_factory=dict)
     """Processes that had to do with the state folder before we began, a shell that is in it for one: not ours to answer for."""
     _token: str = ""
@@ -188,6 +190,19 @@ class Demo:
                 message or f"`trainyard run {self.pipeline}` ended with exit code {process.returncode} and said nothing of an end"
             )
 
+    def fetch_model(self) -> None:
+        """Downloads what was exported, checked byte by byte, to where it is still at hand when the platform is down."""
+        if self.end.get("outcome") != "exported":
+            return
+        folder = self.state.root / "models" / str(self.end["model"]) / str(self.end["model_version"])
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        words = ["model", "get", self.pipeline, "--model-version", str(self.end["model_version"]), "--output", str(folder), "--json"]
+        done = subprocess.run(self._command(*words), cwd=CHECKOUT, env=self._environment(), capture_output=True, text=True)
+        if done.returncode != 0:
+            raise DemoError(f"the model cannot be downloaded: {done.stderr.strip() or done.returncode}")
+        self.model = folder
+
     def count_pods(self) -> None:
         """Waits until no pod is left, and remembers those that are."""
         plane = control_plane.prepare(self.state, self.document["ports"], Path(self.document["kubernetes"]["binary"]))
@@ -247,7 +262,7 @@ class Demo:
             ("outcome", f"{end.get('outcome') or '-'} ({end.get('state')})"),
             ("accuracy", "-" if end.get("accuracy") is None else f"{end['accuracy']:.4f}"),
             ("dataset version", str(end.get("dataset_version") or "-")),
-            ("model", f"{end.get('model')} version {end.get('model_version')}" if end.get("model") else "-"),
+            ("model", f"{end.get('model')} version {end.get('model_version')}: {self.model}" if self.model else "-"),
             *((f"  {step}", "-" if seconds is None else f"{seconds:6.1f} s") for step, seconds in (end.get("steps") or {}).items()),
             ("run, in all", "-" if end.get("seconds") is None else f"{end['seconds']:6.1f} s"),
             ("everything", f"{self.screen.seconds():6.1f} s"),
@@ -258,6 +273,7 @@ class Demo:
             end.get("state") == "success"
             and end.get("outcome") == "exported"
             and end.get("accuracy") is not None
+            and self.model is not None
             and self.pods == []
             and not left
         )
@@ -296,6 +312,7 @@ def main() -> int:
     try:
         demo.bring_up()
         demo.train()
+        demo.fetch_model()
         demo.count_pods()
     except DemoError as error:
         failed = str(error)

@@ -25,7 +25,7 @@ GOOD = {
 @pytest.fixture
 def demo(tmp_path: Path) -> Demo:
     one = Demo(State.at(tmp_path), "mnist-cnn", [], [])
-    one.end, one.pods = dict(GOOD), []
+    one.end, one.pods, one.model = dict(GOOD), [], tmp_path / "models" / "mnist-cnn" / "3"
     return one
 
 
@@ -33,7 +33,7 @@ def test_all_is_well(demo: Demo) -> None:
     lines, well = demo.table({})
     assert well
     text = "\n".join(lines)
-    for said in ("exported (success)", "0.9712", "1.0.0", "mnist-cnn version 3", "40.2 s", "80.5 s"):
+    for said in ("exported (success)", "0.9712", "1.0.0", "mnist-cnn version 3: ", "models/mnist-cnn/3", "40.2 s", "80.5 s"):
         assert said in text
     assert [line.split() for line in lines if " left" in line] == [["pods", "left", "0"], ["processes", "left", "0"]]
 
@@ -65,6 +65,11 @@ def test_pods_that_were_not_counted_are_not_zero_pods(demo: Demo) -> None:
     lines, well = demo.table({})
     assert not well
     assert any("not counted" in line for line in lines)
+
+
+def test_a_model_that_was_not_downloaded_is_not_well(demo: Demo) -> None:
+    demo.model = None
+    assert not demo.table({})[1]
 
 
 def test_progress_says_what_is_known() -> None:
