@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
@@ -33,6 +34,7 @@ log = logging.getLogger("local.kubelet")
 
 VERSION = "v1.34.4"
 """The Kubernetes release whose kubelet this stands for: that of local/kube/go.mod."""
+RESTART_S = 1.0
 BAD_USE, RUNTIME_LOST = 2, 3
 """Exit codes: wrong arguments or files; the runtime process ended under the kubelet."""
 
@@ -88,6 +90,20 @@ def lock(root: Path) -> IO[str]:
     return file
 
 
+def keep_doing(target: Callable[[threading.Event], None], name: str, stop: threading.Event) -> None:
+    """Have a thread run `target` until `stop` is set; an error nobody foresaw is logged, and it begins again."""
+
+    def run() -> None:
+        while not stop.is_set():
+            try:
+                target(stop)
+            except Exception:
+                log.exception("%s failed; it begins again", name)
+                stop.wait(RESTART_S)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+
+
 def serve(arguments: argparse.Namespace) -> int:
     """Run until TERM, INT or the loss of the runtime; the exit code. Raises UsageError."""
     root: Path = arguments.root.resolve()
@@ -141,8 +157,9 @@ def serve(arguments: argparse.Namespace) -> int:
     manager.start()
 
     watch = PodWatch(api, arguments.node, manager.listed, manager.told)
-    for name, target in (("node", node.keep), ("watch", watch.run), ("limits", MemoryLimits(processes.running, processes.kill).watch)):
-        threading.Thread(target=target, args=(stop,), name=name, daemon=True).start()
+    keep_doing(node.keep, "node", stop)
+    keep_doing(watch.run, "watch", stop)
+    keep_doing(MemoryLimits(processes.running, processes.kill).watch, "limits", stop)
     log.info(
         "kubelet of node %s: pid %d, runtime pid %d, https://%s:%d",
         arguments.node,

@@ -57,6 +57,13 @@ class PodManager:
             self.changed(pod.uid)
 
     def _take(self, document: Json) -> None:
+        """Take over one object. One that breaks something here must not keep the others from being seen."""
+        try:
+            self._take_over(document)
+        except Exception:
+            log.exception("pod %s is passed over", document.get("metadata", {}).get("name"))
+
+    def _take_over(self, document: Json) -> None:
         uid = document["metadata"]["uid"]
         with self._lock:
             pod = self._pods.get(uid)

@@ -193,6 +193,8 @@ class Pod:
         status = pod_status(
             shown, self._verdict, self.finished, self._start_time, self._published, utc_seconds(time.time()), self._prepared
         )
+        if generation := self.document["metadata"].get("generation"):
+            status["observedGeneration"] = generation
         if status != self._published:
             self._published = status
             self._reporter.status(self.document, status)
@@ -240,7 +242,7 @@ class Pod:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_json(self.folder / "pod.json", {key: metadata[key] for key in ("namespace", "name", "uid")})
             self._volumes.make()
-        except SourceError as problem:
+        except (SourceError, OSError) as problem:
             self._prepare_failures += 1
             self._prepare_at = now + retry_after(self._prepare_failures)
             self._wait_all(str(problem))

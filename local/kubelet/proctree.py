@@ -34,7 +34,7 @@ def read(pid: int) -> Process | None:
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             return parse_stat(file.read())
-    except (FileNotFoundError, ProcessLookupError):
+    except OSError:  # it has ended, or is hidden from this user
         return None
 
 

@@ -29,6 +29,7 @@ TERMINATE, KILL = signal.SIGUSR1, signal.SIGUSR2
 """What the runtime sends to a shim: TERM to the container's process group; KILL to everything the container started."""
 RUNTIME_END_GRACE_S = 2.0
 """How long a container has between TERM and KILL when the runtime ends under it."""
+OOM_SCORE_ADJ = "500"
 _PIPE_READ = 1 << 18
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -86,6 +87,9 @@ def _exec_container(request: dict[str, Any], shim: int, out: int, err: int, gate
         for source, target in ((null, 0), (out, 1), (err, 2)):
             os.dup2(source, target)
         os.umask(0o022)
+        with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as score:
+            # Where the machine itself runs out of memory, a container goes before what holds the cluster together.
+            score.write(OOM_SCORE_ADJ)
         os.chdir(request["directory"])
         environment: dict[str, str] = request["environment"]
         executable = find_executable(request["command"][0], environment.get("PATH", ""), request["directory"])

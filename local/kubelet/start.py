@@ -56,6 +56,12 @@ class Starter:
 
     def start(self, pod: Json, container: Container, volumes: Volumes) -> None:
         """Give the container to the runtime. Raises NotStarted, or processes.RuntimeLost."""
+        try:
+            self._start(pod, container, volumes)
+        except OSError as problem:  # no space left, most of all
+            raise NotStarted("CreateContainerError", f"{problem.strerror}: {problem.filename}", retry_s=10.0, certain=True) from problem
+
+    def _start(self, pod: Json, container: Container, volumes: Volumes) -> None:
         image = self._image(container)
         container.work.mkdir(mode=0o700, parents=True, exist_ok=True)
         container.termination_log.touch(mode=0o600)
@@ -144,10 +150,7 @@ def _directory(container: Container, paths: PathMap) -> Path:
         return container.work
     here = paths.find(wanted.rstrip("/") or "/")
     directory = here if here is not None else container.work / wanted.lstrip("/")
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise NotStarted("CreateContainerError", f"workingDir {wanted}: {problem.strerror}", retry_s=10.0, certain=True) from problem
+    directory.mkdir(parents=True, exist_ok=True)
     return directory
 
 

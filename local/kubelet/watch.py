@@ -59,6 +59,9 @@ class PodWatch:
                     log.warning("pods cannot be watched: %s; trying again", problem)
                 self._failures += 1
                 stop.wait(wait)
+            except Exception:
+                self._version = None  # what was told may be half taken: begin with a list
+                raise
 
     def once(self) -> None:
         """List if that is needed, then follow one watch request to its end. Raises ApiError."""

@@ -7,12 +7,15 @@ import os
 import socket
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
 import yaml
 
-from local.kubelet.__main__ import VERSION, UsageError, lock, parse
+from local.kubelet import __main__ as program
+from local.kubelet.__main__ import VERSION, UsageError, keep_doing, lock, parse
 from local.kubelet.processes import CHECKOUT
 
 
@@ -56,6 +59,24 @@ def test_one_folder_belongs_to_one_kubelet(tmp_path: Path) -> None:
         lock(tmp_path / "root")
     held.close()
     lock(tmp_path / "root").close()
+
+
+def test_a_thread_that_fails_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "RESTART_S", 0.01)
+    stop, calls = threading.Event(), []
+
+    def target(until: threading.Event) -> None:
+        calls.append(1)
+        if len(calls) < 3:
+            raise RuntimeError("not foreseen")
+        until.wait(30)
+
+    keep_doing(target, "test", stop)
+    deadline = time.monotonic() + 10
+    while len(calls) < 3:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    stop.set()
 
 
 @pytest.mark.slow

@@ -85,6 +85,15 @@ def test_the_newest_pod_of_a_name_is_found(bench: Bench) -> None:
     assert bench.manager.find("other", "p") is None
 
 
+def test_an_object_that_breaks_something_does_not_keep_the_others_out(bench: Bench) -> None:
+    broken = named("p", "u")
+    del broken["spec"]
+    bench.manager.listed([broken, named("q", "v")])
+    assert bench.manager.find("ns", "q") is not None
+    wait_until(lambda: "main" in bench.processes.started, "not started")
+    bench.manager.stop()
+
+
 def test_deletion_of_a_pod_nobody_knows(bench: Bench) -> None:
     bench.manager.told("DELETED", named("p", "never-seen"))
     assert bench.manager.find("ns", "p") is None

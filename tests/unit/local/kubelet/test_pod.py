@@ -227,6 +227,30 @@ def test_a_volume_that_cannot_be_made_yet(bench: Bench, clock: Clock) -> None:
     assert bench.state() == {"waiting": {"reason": "ContainerCreating"}}
 
 
+def test_a_full_disk_is_said_and_tried_again(bench: Bench, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device", "somewhere")
+
+    pod = bench.pod(pod_document())
+    with monkeypatch.context() as patched:
+        patched.setattr(pod_module, "write_json", full)
+        again = pod.sync()
+        assert "No space left" in bench.state()["waiting"]["message"]
+    clock.passes((again or 0) + 0.01)
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "touch", full)
+        again = pod.sync()
+        assert bench.state()["waiting"] == {"reason": "CreateContainerError", "message": "No space left on device: somewhere"}
+    clock.passes((again or 0) + 0.01)
+    pod.sync()
+    assert "main" in bench.processes.started
+
+
+def test_the_generation_that_the_status_is_about(bench: Bench) -> None:
+    bench.pod(pod_document(metadata={"generation": 3})).sync()
+    assert bench.last["observedGeneration"] == 3
+
+
 def test_no_command_at_all(bench: Bench) -> None:
     bench.starter.images.path.write_text('images: [{match: "example.org/app:*"}]')
     bench.pod(pod_document({"name": "main", "image": IMAGE})).sync()

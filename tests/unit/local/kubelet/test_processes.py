@@ -157,6 +157,12 @@ def test_a_file_that_is_no_program(bench: Bench) -> None:
     assert bench.ended(process)["message"] == 'exec: "./here": Exec format error'
 
 
+def test_the_kernel_takes_a_container_before_the_cluster(bench: Bench) -> None:
+    process = bench.shell("cat /proc/self/oom_score_adj")
+    bench.ended(process)
+    assert bench.output(process) == [("stdout", "500")]
+
+
 def test_term_reaches_the_whole_group_and_kill_everything(bench: Bench) -> None:
     process = bench.shell(
         "trap 'echo got term' TERM; (trap 'echo child too' TERM; echo up; while :; do sleep 0.05; done) & while :; do wait; done"

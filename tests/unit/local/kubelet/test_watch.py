@@ -102,6 +102,20 @@ def test_an_error_event_that_is_not_410_is_resumed(monkeypatch: pytest.MonkeyPat
     assert server.versions[:2] == ["5", "5"]
 
 
+def test_a_listener_that_fails_gets_a_list_again() -> None:
+    server = Server([listing("5"), listing("6", pod("b", "6"))], [[{"type": "ADDED", "object": pod("b", "6")}]])
+    lists: list[int] = []
+
+    def fails(kind: str, document: Json) -> None:
+        raise KeyError("not foreseen")
+
+    watcher = PodWatch(server, "local", lambda pods: lists.append(len(pods)), fails)
+    with pytest.raises(KeyError):
+        watcher.run(threading.Event())
+    watcher.once()
+    assert lists == [0, 1]
+
+
 def test_a_server_that_is_away_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server([ApiError(0, "refused"), ApiError(503, "starting"), listing("5", pod("a", "1"))], [])
     assert run(server, monkeypatch) == [("LIST", ["a"])]
