@@ -9,6 +9,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from tests.fixtures.run_spec import run_spec_document
+from trainyard.contract import names
 from trainyard.contract.run_spec import RunSpec
 from trainyard.operators import clean_up_pod
 from trainyard.operators.clean_up_pod import CleanUpPod
@@ -71,10 +72,20 @@ def test_a_run_whose_tasks_were_all_skipped_is_not_green(run: Run, result: dict[
         run.end()
 
 
+def composed(note: str | None) -> Any:
+    return task().compose({"dag_run": SimpleNamespace(dag_id="d", run_id="r", note=note)})  # type: ignore[typeddict-item]
+
+
 def test_its_pod_is_the_platforms(run: Run) -> None:
-    pod = task().compose({"dag_run": SimpleNamespace(dag_id="d", run_id="r")})  # type: ignore[typeddict-item]
+    pod = composed(None)
     assert pod.metadata.namespace == "trainyard-platform"
     assert pod.spec.service_account_name == "trainyard-upkeep"
     (container,) = pod.spec.containers
     assert container.command[3:] == ["clean-up", "--tenant", "vision", "--run", SPEC.run]
     assert container.image == "a:1"
+
+
+@pytest.mark.parametrize(("note", "cancelled"), [(None, False), ("looks good", False), (f"{names.NOTE_CANCELLED} by alice", True)])
+def test_a_run_that_a_person_ended_is_called_so(run: Run, note: str | None, cancelled: bool) -> None:
+    (container,) = composed(note).spec.containers
+    assert (container.command[-2:] == ["--outcome", "cancelled"]) is cancelled
