@@ -21,12 +21,17 @@ def describe(target: Target, version: str | None, values: dict[str, Any]) -> dic
         ConfigError: a value that the form would refuse.
         NotFoundError: the dataset version's shards are not made yet.
     """
+    from trainyard.pipelines.admission import resolve_code
     from trainyard.pipelines.spec import local_run_spec  # with Airflow's parse-time imports: not for processes that only load the app
 
     now = datetime.now(UTC)
     run_id = f"local__{now:%Y%m%dT%H%M%S}"
     try:
-        spec = local_run_spec(target.settings, target.pipeline, version=version, values=values, run_id=run_id, now=now)
+        code = resolve_code(target.data, target.pipeline)
+    except NotFoundError:
+        code = None  # nothing is published yet, and nothing need be
+    try:
+        spec = local_run_spec(target.settings, target.pipeline, version=version, values=values, code=code, run_id=run_id, now=now)
     except RefusedError as e:
         raise ConfigError(str(e)) from e  # of the values, not of the person
     document = spec.model_dump(mode="json")

@@ -84,7 +84,7 @@ def build_dag(settings: Settings, pipeline: Pipeline) -> DAG:
 
 def _doc(pipeline: Pipeline) -> str:
     gate_, model = pipeline.gate, pipeline.model
-    champion = ", and not worse than the champion's" if gate_.beat_champion else ""
+    champion = ", and higher than the champion's" if gate_.beat_champion else ""
     code = f" from the published package `{model.package}`" if model.package else ""
     schedule = f"`{pipeline.schedule}` (UTC), the newest released version" if pipeline.schedule else "on request only"
     return f"""### {pipeline.description}

@@ -181,14 +181,23 @@ def build_run_spec(
 
 
 def local_run_spec(
-    settings: Settings, pipeline: Pipeline, *, version: str | None, values: Mapping[str, Any], run_id: str, now: datetime
+    settings: Settings,
+    pipeline: Pipeline,
+    *,
+    version: str | None,
+    values: Mapping[str, Any],
+    code: CodeSpec | None,
+    run_id: str,
+    now: datetime,
 ) -> RunSpec:
-    """The spec of a run in one process of a person's own: as ``check`` would write it, without a published package.
+    """The spec of a run in one process of a person's own: as ``check`` would write it, but without the published package ``code``.
+
+    That one only says which layout of the data is meant: the person trains their own source.
 
     Raises:
         ConfigError, RefusedError: as :func:`build_run_spec`.
     """
-    return build_run_spec(
+    spec = build_run_spec(
         settings,
         pipeline,
         form=Form.read(values),
@@ -196,10 +205,11 @@ def local_run_spec(
         run_id=run_id,
         partition_key=version,
         requested=True,
-        code=None,
+        code=code,
         endpoint=settings.cluster.s3.endpoint,
         now=now,
     )
+    return spec.model_copy(update={"code": None})
 
 
 def fingerprint(spec: RunSpec) -> str:

@@ -117,8 +117,8 @@ class Gate(Section):
     """The metric on the evaluation split."""
     minimum: float = Field(gt=0, le=1)
     """The least value that passes. There is no default: a gate without one would let anything pass."""
-    beat_champion: bool = True
-    """Whether the present champion's value must be reached too."""
+    beat_champion: bool = False
+    """Whether the value must also be higher than the present champion's; an equal one is rejected then."""
     on_reject: Literal["reject", "fail"] = "reject"
     """`reject`: the run ends green with outcome `rejected`; `fail`: it ends red."""
 

@@ -135,7 +135,11 @@ def test_more_slots_for_a_tenant_change_no_training(settings: Settings) -> None:
     assert fingerprint(build(other)) == fingerprint(build(settings))
 
 
-def test_a_local_run_is_the_same_without_a_package(settings: Settings) -> None:
+def test_a_local_run_is_without_the_package_but_on_its_layout(settings: Settings) -> None:
     pipeline = settings.pipelines["digits-own"]
-    spec = local_run_spec(settings, pipeline, version="1.0.0", values={"epochs": 1}, run_id="local__1", now=NOW)
+    own = settings.datasets["digits"].model_copy(update={"builder": "digits_model.data:Digits"})
+    other = dataclasses.replace(settings, datasets=MappingProxyType({**settings.datasets, "digits": own}))
+    code = CodeSpec(package="digits_model", sha256="a" * 64, key="code/digits_model/a.whl")
+    spec = local_run_spec(other, pipeline, version="1.0.0", values={"epochs": 1}, code=code, run_id="local__1", now=NOW)
+    assert spec.dataset.layout == layout_hash(own, "1.0.0", code) != layout_hash(own, "1.0.0")
     assert (spec.dataset.version, spec.training.epochs, spec.code) == ("1.0.0", 1, None)
