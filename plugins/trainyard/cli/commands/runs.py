@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -151,7 +152,7 @@ def status(
 def logs(
     run_: Run,
     replica: Annotated[
-        str | None, typer.Argument(metavar="[REPLICA]", help="prepare, shard-0, chief-0, worker-1, …; without it, all of them.")
+        str | None, typer.Argument(metavar="[REPLICA]", help="prepare, chief-0, worker-1, …, or a role for all of it: worker; without it, all.")
     ] = None,
     follow_: Annotated[bool, typer.Option("--follow", "-f", help="Go on while lines are written.")] = False,
     list_: Annotated[bool, typer.Option("--list", help="Only say which replicas have a log, and how long it is.")] = False,
@@ -176,7 +177,7 @@ def logs(
             out.table(["replica", "attempt", "bytes", "exit code", "whole"], rows)
             return
         names = [item["replica"] for item in known]
-        if replica is not None and replica not in names and (not follow_ or client.run(*ids)["state"] in ENDED):
+        if replica is not None and not asked(replica, names) and (not follow_ or client.run(*ids)["state"] in ENDED):
             there = choosing.hint(replica, names) if names else "none of its pods has written a line"
             raise NotFoundError(f"run {found['run']} has no log of `{replica}`; {there}")
         if not names and not follow_:
@@ -187,9 +188,18 @@ def logs(
             present = [item["replica"] for item in client.replicas(*ids)] if follow_ else names
             if replica is None:
                 return present, going_on
-            return ([replica], False) if replica in present else ([], going_on)
+            there = asked(replica, present)
+            return there, going_on and there != [replica]
 
-        log_view.write(lambda name, cursor: client.log(*ids, name, cursor), replicas, prefix=replica is None, follow=follow_)
+        alone = replica is not None and asked(replica, names) in ([replica], [f"{replica}-0"])
+        log_view.write(lambda name, cursor: client.log(*ids, name, cursor), replicas, prefix=not alone, follow=follow_)
+
+
+def asked(replica: str, present: Sequence[str]) -> list[str]:
+    """The replicas that a person means: the one of that name, else all of that role (``worker`` is worker-0, worker-1, …)."""
+    if replica in present:
+        return [replica]
+    return [name for name in present if name.rpartition("-")[0] == replica and name.rpartition("-")[2].isdecimal()]
 
 
 def cancel(

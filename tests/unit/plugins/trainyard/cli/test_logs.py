@@ -123,3 +123,10 @@ def test_logs_that_are_not_there(server: Server, trainyard: Trainyard, shapes: A
     _log(server, shapes)
     assert "no logs yet" in trainyard("logs", "digits-mlp").err
     assert trainyard("logs", "digits-mlp", "-f").out == ""
+
+
+def test_a_role_stands_for_all_of_its_replicas(server: Server, trainyard: Trainyard, shapes: Any) -> None:
+    _log(server, shapes, **{"chief-0": b"c\n", "worker-0": b"a\n", "worker-1": b"b\n", "worker-pool": b"x\n"})
+    assert trainyard("logs", "digits-mlp", "chief").out == "c\n"
+    assert sorted(trainyard("logs", "digits-mlp", "worker").out.splitlines()) == ["[worker-0] a", "[worker-1] b"]
+    assert "no log of `ps`" in trainyard("logs", "digits-mlp", "ps").err
