@@ -29,7 +29,7 @@ ROLE_WORKER: Final = "worker"
 ROLES: Final = (ROLE_CHIEF, ROLE_PS, ROLE_WORKER)
 
 NOTE_CANCELLED: Final = "cancelled by "
-"""How the note of a run that a person ended begins: what tells it from one that failed."""
+"""How the note begins that ``trainyard cancel`` leaves at a run in Airflow."""
 
 SECRET_RUN: Final = "s3-run"
 SECRET_EXPORT: Final = "s3-export"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk.exceptions import AirflowFailException
@@ -21,6 +21,15 @@ RESOURCES: Final = {"cpu": "250m", "memory": "512Mi", "ephemeral-storage": "256M
 DEADLINE_S: Final = 600
 RED: Final = frozenset({"failed", "upstream_failed"})
 GOOD_OUTCOMES: Final = frozenset({"exported", "rejected", "unchanged"})
+
+
+def ended_by_a_person(states: Mapping[str, str]) -> bool:
+    """Whether the run was marked failed, by the state of its tasks: Airflow skips then what had not begun.
+
+    After a failure of its own what follows is ``upstream_failed``; only a gate that said no leaves something skipped, the export. (The
+    run's note says it too, but Airflow gives tasks no note.)
+    """
+    return any(state == "skipped" and not (task == "export" and states.get("gate") == "success") for task, state in states.items())
 
 
 class CleanUpPod(HousePod):
@@ -47,8 +56,7 @@ class CleanUpPod(HousePod):
         access = open_run(self.tenant, run_of(context, self.pipeline))
         spec, cluster = access.spec, access.settings.cluster
         command = ["python", "-m", "trainyard.upkeep", "clean-up", "--tenant", spec.tenant, "--run", spec.run]
-        dag_run: Any = context["dag_run"]
-        if (dag_run.note or "").startswith(names.NOTE_CANCELLED):
+        if ended_by_a_person(self._states(context)):
             command += ["--outcome", "cancelled"]
         parts = PodParts(
             image=cluster.images.airflow,

@@ -9,7 +9,6 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from tests.fixtures.run_spec import run_spec_document
-from trainyard.contract import names
 from trainyard.contract.run_spec import RunSpec
 from trainyard.operators import clean_up_pod
 from trainyard.operators.clean_up_pod import CleanUpPod
@@ -72,12 +71,14 @@ def test_a_run_whose_tasks_were_all_skipped_is_not_green(run: Run, result: dict[
         run.end()
 
 
-def composed(note: str | None) -> Any:
-    return task().compose({"dag_run": SimpleNamespace(dag_id="d", run_id="r", note=note)})  # type: ignore[typeddict-item]
+def composed(run: Run) -> Any:
+    dag_run = SimpleNamespace(dag_id="d", run_id="r")
+    ti = SimpleNamespace(get_task_states=lambda dag_id, run_ids: {"r": run.states})
+    return task().compose({"ti": ti, "dag_run": dag_run})  # type: ignore[typeddict-item,arg-type]
 
 
 def test_its_pod_is_the_platforms(run: Run) -> None:
-    pod = composed(None)
+    pod = composed(run)
     assert pod.metadata.namespace == "trainyard-platform"
     assert pod.spec.service_account_name == "trainyard-upkeep"
     (container,) = pod.spec.containers
@@ -85,7 +86,17 @@ def test_its_pod_is_the_platforms(run: Run) -> None:
     assert container.image == "a:1"
 
 
-@pytest.mark.parametrize(("note", "cancelled"), [(None, False), ("looks good", False), (f"{names.NOTE_CANCELLED} by alice", True)])
-def test_a_run_that_a_person_ended_is_called_so(run: Run, note: str | None, cancelled: bool) -> None:
-    (container,) = composed(note).spec.containers
+@pytest.mark.parametrize(
+    ("states", "cancelled"),
+    [
+        ({"train": "success", "gate": "success", "export": "success"}, False),
+        ({"train": "success", "gate": "success", "export": "skipped"}, False),  # rejected
+        ({"train": "failed", "gate": "upstream_failed", "export": "upstream_failed"}, False),
+        ({"train": "failed", "gate": "skipped", "export": "skipped"}, True),  # marked failed in mid-training
+        ({"train": "success", "gate": "skipped", "export": "skipped"}, True),  # between two tasks
+    ],
+)
+def test_a_run_that_a_person_ended_is_called_so(run: Run, states: dict[str, str | None], cancelled: bool) -> None:
+    run.states = states
+    (container,) = composed(run).spec.containers
     assert (container.command[-2:] == ["--outcome", "cancelled"]) is cancelled
