@@ -153,7 +153,7 @@ def logs(
     run_: Run,
     replica: Annotated[
         str | None,
-        typer.Argument(metavar="[REPLICA]", help="prepare, chief-0, worker-1, …, or a role for all of it: worker; without it, all."),
+        typer.Argument(metavar="[REPLICA]", help="prepare, chief-0, …, or a role: worker; without it, all."),
     ] = None,
     follow_: Annotated[bool, typer.Option("--follow", "-f", help="Go on while lines are written.")] = False,
     list_: Annotated[bool, typer.Option("--list", help="Only say which replicas have a log, and how long it is.")] = False,
