@@ -120,7 +120,8 @@ def test_a_container_inherits_nothing_but_its_three_streams(bench: Bench) -> Non
     assert [text for _, text in bench.output(process)] == ["['0', '1', '2', '3']", "True /dev/null"]
     shell = bench.shell("grep -E '^Sig(Blk|Ign)' /proc/self/status", name="signals")
     bench.ended(shell)
-    assert [text.split()[1] for _, text in bench.output(shell)] == ["0" * 16, "0" * 16]
+    # 32 and 33 are the C library's own: GNU make hands them on as ignored, and nobody but the library may reset them.
+    assert [int(text.split()[1], 16) & ~(0b11 << 31) for _, text in bench.output(shell)] == [0, 0]
 
 
 @pytest.mark.parametrize(
