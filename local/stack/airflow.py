@@ -180,11 +180,9 @@ class Airflow:
     def components(self, environment: Mapping[str, str]) -> list[Component]:
         """The four long-running ones. Logs are read from the folder they share: none of them serves logs on a port."""
 
-        since = datetime.datetime.now(datetime.UTC)
-
         def component(name: str, *words: str, health: str, grace_s: float = 5.0) -> Component:
             program = [sys.executable, "-m", "airflow", *words]
-            return Component(name, program, self.home, environment, grace_s, lambda: self.healthy(health, since), 180.0)
+            return Component(name, program, self.home, environment, grace_s, lambda since: self.healthy(health, since), 180.0)
 
         return [
             component("airflow-api-server", "api-server", health="metadatabase"),

@@ -17,7 +17,7 @@ import secrets
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -95,14 +95,21 @@ class ControlPlane:
         scheduler += [f"--secure-port={secure['kube_scheduler']}", "--profiling=false"]
         scheduler += [f"--tls-cert-file={run.crt(APISERVER)}", f"--tls-private-key-file={run.key(APISERVER)}"]
 
-        def component(name: str, flags: list[str], ready: Any, grace_s: float) -> Component:
+        def listens(since: datetime.datetime) -> bool:
+            """The socket's file is this etcd's: a killed one leaves its own."""
+            try:
+                return (etcd_folder / "etcd.sock:0").stat().st_mtime >= since.timestamp()
+            except OSError:
+                return False
+
+        def component(name: str, flags: list[str], ready: Callable[[datetime.datetime], bool], grace_s: float) -> Component:
             return Component(name, [str(self.binary), *flags], etcd_folder, environment, grace_s, ready, 90.0)
 
         return [
-            component("etcd", etcd, lambda: (etcd_folder / "etcd.sock:0").exists() or (etcd_folder / "etcd.sock").exists(), 5.0),
-            component("kube-apiserver", apiserver, self.ready, 5.0),
-            component("kube-controller-manager", controllers, lambda: self._answers("kube_controller_manager", "/healthz"), 3.0),
-            component("kube-scheduler", scheduler, lambda: self._answers("kube_scheduler", "/healthz"), 3.0),
+            component("etcd", etcd, listens, 5.0),
+            component("kube-apiserver", apiserver, lambda since: self.ready(), 5.0),
+            component("kube-controller-manager", controllers, lambda since: self._answers("kube_controller_manager", "/healthz"), 3.0),
+            component("kube-scheduler", scheduler, lambda since: self._answers("kube_scheduler", "/healthz"), 3.0),
         ]
 
     # ------------------------------------------------------------------------------------------------------------ health

@@ -73,7 +73,7 @@ class S3:
         program += ["-master.volumeSizeLimitMB=256", "-volume.max=0", "-volume.preStopSeconds=0"]
         env = {**environment, "WEED_MASTER_VOLUME_GROWTH_COPY_1": "1"}
         # It does not end on TERM (12 s and more were seen), and what it has acknowledged is in the kernel's hands: KILL soon.
-        return Component("s3", program, self.state.s3, env, 1.0, self.ready, 60.0)
+        return Component("s3", program, self.state.s3, env, 1.0, lambda since: self.ready(), 60.0)
 
     def ready(self) -> bool:
         """The S3 port answers (an anonymous request is refused: that is an answer) and the master leads and has room, so that

@@ -5,7 +5,6 @@ It is a daemon (or the foreground program of `up --foreground`). However it dies
 
 from __future__ import annotations
 
-import datetime
 import errno
 import io
 import json
@@ -214,8 +213,7 @@ class Starter:
         if self.options.node_memory:
             program += ["--memory", str(self.options.node_memory)]
         environment = {**base, "PYTHONPATH": str(CHECKOUT)}
-        since = datetime.datetime.now(datetime.UTC)
-        return Component("kubelet", program, self.state.kubelet, environment, 20.0, lambda: plane.node_ready(since), 60.0)
+        return Component("kubelet", program, self.state.kubelet, environment, 20.0, plane.node_ready, 60.0)
 
     def _sync(self, environment: Mapping[str, str]) -> Component:
         # Not the console script: it may be of another checkout whose environment this is.

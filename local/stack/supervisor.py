@@ -6,6 +6,7 @@ would be killed when that thread ends.
 
 from __future__ import annotations
 
+import datetime
 import logging
 import os
 import signal
@@ -38,8 +39,9 @@ class Component:
     environment: Mapping[str, str]
     grace_s: float = 5.0
     """Seconds between TERM and KILL when it is stopped."""
-    ready: Callable[[], bool] = lambda: True
-    """Asked until it says yes; must not block longer than some seconds, must not raise."""
+    ready: Callable[[datetime.datetime], bool] = lambda since: True
+    """Asked until it says yes, with the moment (UTC) when the program was started: what a dead one left behind (a heartbeat, a socket's
+    file) is no sign of life. Must not block longer than some seconds, must not raise."""
     ready_within_s: float = 60.0
 
 
@@ -48,6 +50,7 @@ class _Running:
     component: Component
     process: subprocess.Popen[bytes] | None
     began: float
+    since: datetime.datetime
     backoff: float = FIRST_BACKOFF_S
     restart_at: float = 0.0
     restarts: int = 0
@@ -90,7 +93,8 @@ class Supervisor:
         """Starts it and goes on; `wait_ready` waits."""
         if component.name in self._running:
             raise RuntimeError(f"{component.name} runs already")
-        self._running[component.name] = _Running(component, self._spawn(component), time.monotonic())
+        since = datetime.datetime.now(datetime.UTC)
+        self._running[component.name] = _Running(component, self._spawn(component), time.monotonic(), since)
         self.changed()
 
     def wait_ready(self, names: Sequence[str], *, interrupted: Callable[[], bool] = lambda: False) -> None:
@@ -103,7 +107,7 @@ class Supervisor:
                 raise InterruptedError
             for one in list(waiting):
                 name = one.component.name
-                if one.process is not None and one.component.ready():
+                if one.process is not None and one.component.ready(one.since):
                     one.was_ready = True
                     waiting.remove(one)
                     self.changed()
@@ -176,11 +180,12 @@ class Supervisor:
                 self.changed()
             elif one.process is None and now >= one.restart_at:
                 one.restarts += 1
+                one.since = datetime.datetime.now(datetime.UTC)
                 one.process, one.began = self._spawn(one.component), now
                 self.changed()
             elif one.process is not None and not one.was_ready and one.restarts and now >= one.look_at:
                 # After a restart nobody waits for it: look once a second.
-                one.was_ready, one.look_at = one.component.ready(), now + 1.0
+                one.was_ready, one.look_at = one.component.ready(one.since), now + 1.0
                 if one.was_ready:
                     log.info("%s is ready again", name)
                     self.changed()

@@ -24,7 +24,7 @@ logging.basicConfig(stream=sys.stdout, level=logging.INFO, format="%(message)s")
 folder = Path(sys.argv[1])
 changes = []
 supervisor = Supervisor(folder, folder, lambda: changes.append(supervisor.describe() if changes is not None else None))
-def component(name, text, ready=lambda: True, within=20.0, grace=2.0):
+def component(name, text, ready=lambda since: True, within=20.0, grace=2.0):
     return Component(name, [sys.executable, "-c", text], folder, dict(os.environ), grace, ready, within)
 def until(condition, bound=20):
     end = time.monotonic() + bound
@@ -57,7 +57,7 @@ def test_start_ready_stop(tmp_path: Path) -> None:
     run(
         tmp_path,
         """
-        supervisor.start(component("one", "open('up', 'w').close(); " + SLEEP, ready=lambda: (folder / "up").exists()))
+        supervisor.start(component("one", "open('up', 'w').close(); " + SLEEP, ready=lambda since: (folder / "up").exists()))
         supervisor.wait_ready(["one"])
         assert supervisor.describe()["one"]["state"] == "running"
         one = Identity.of(main_of("one"))
@@ -114,7 +114,7 @@ def test_one_that_keeps_ending_while_it_starts_is_given_up_with_its_last_words(t
     run(
         tmp_path,
         """
-        supervisor.start(component("one", "print('the reason', flush=True); raise SystemExit(4)", ready=lambda: False))
+        supervisor.start(component("one", "print('the reason', flush=True); raise SystemExit(4)", ready=lambda since: False))
         try:
             supervisor.wait_ready(["one"])
         except StackError as error:
@@ -130,7 +130,7 @@ def test_one_that_is_never_ready_is_given_up_in_its_time(tmp_path: Path) -> None
     run(
         tmp_path,
         """
-        supervisor.start(component("one", SLEEP, ready=lambda: False, within=0.5))
+        supervisor.start(component("one", SLEEP, ready=lambda since: False, within=0.5))
         try:
             supervisor.wait_ready(["one"])
         except StackError as error:
@@ -145,7 +145,7 @@ def test_waiting_can_be_interrupted(tmp_path: Path) -> None:
     run(
         tmp_path,
         """
-        supervisor.start(component("one", SLEEP, ready=lambda: False))
+        supervisor.start(component("one", SLEEP, ready=lambda since: False))
         try:
             supervisor.wait_ready(["one"], interrupted=lambda: True)
         except InterruptedError:
@@ -176,6 +176,22 @@ def test_a_program_that_ends_by_itself(tmp_path: Path) -> None:
             assert "has not ended after" in str(error), error
         else:
             raise AssertionError("it did not fail")
+        """,
+    )
+
+
+def test_readiness_is_asked_about_this_start(tmp_path: Path) -> None:
+    run(
+        tmp_path,
+        """
+        import datetime
+        asked = []
+        began = datetime.datetime.now(datetime.UTC)
+        supervisor.start(component("one", SLEEP, ready=lambda since: asked.append(since) or True))
+        supervisor.wait_ready(["one"])
+        os.kill(main_of("one"), signal.SIGKILL)
+        until(lambda: len(asked) == 2)
+        assert began <= asked[0] < asked[1] <= datetime.datetime.now(datetime.UTC)
         """,
     )
 
