@@ -185,7 +185,8 @@ class Airflow:
             return Component(name, program, self.home, environment, grace_s, lambda since: self.healthy(health, since), 180.0)
 
         return [
-            component("airflow-api-server", "api-server", health="metadatabase"),
+            # It waits for its clients to hang up, which a page that is open in a browser does not do.
+            component("airflow-api-server", "api-server", health="metadatabase", grace_s=2.0),
             # Its executor would wait for running tasks: those are adopted by their next try, waiting gains nothing.
             component("airflow-scheduler", "scheduler", "--skip-serve-logs", health="scheduler", grace_s=1.0),
             component("airflow-dag-processor", "dag-processor", health="dag_processor"),
