@@ -45,25 +45,33 @@ def went_back_at_most_to_a_checkpoint(steps: list[int]) -> None:
     assert all(step >= 500 for step in restarts), f"training began anew instead of at its checkpoint: {restarts}"
 
 
-def trainer_of(platform: Platform, role: str, words: str) -> int:
-    """The pid of a replica's process: its supervisor or the child, by what stands in its command line and its environment."""
+def trainer_of(platform: Platform, role: str, *, supervisor: bool) -> int:
+    """The pid of a replica's PID 1, or of its training process."""
     for pid, command in platform.trainers().items():
-        if words in command:
+        if "trainer.cli replica" in command and ("trainer.supervisor" in command) is supervisor:
             try:
                 with open(f"/proc/{pid}/environ", "rb") as file:
                     if f"TRAINYARD_ROLE={role}".encode() in file.read().split(b"\0"):
                         return pid
             except OSError:
                 continue
-    raise AssertionError(f"no {role} runs {words}: {platform.trainers()}")
+    raise AssertionError(f"no {role} runs: {platform.trainers()}")
 
 
 @pytest.mark.parametrize("role", ["chief", "ps", "worker"])
 def test_the_training_process_of_a_replica(platform: Platform, run: str, role: str) -> None:
-    os.kill(trainer_of(platform, role, "trainer.cli replica"), signal.SIGKILL)
+    os.kill(trainer_of(platform, role, supervisor=False), signal.SIGKILL)
     document = ends_well(platform, run)
     went_back_at_most_to_a_checkpoint(steps_logged(platform, run))
     assert document["generation"] == 1, "a small fault stays inside the gang"
+
+
+@pytest.mark.parametrize("role", ["chief", "worker"])
+def test_a_whole_container(platform: Platform, run: str, role: str) -> None:
+    os.kill(trainer_of(platform, role, supervisor=True), signal.SIGKILL)
+    document = ends_well(platform, run)
+    went_back_at_most_to_a_checkpoint(steps_logged(platform, run))
+    assert document["generation"] == (2 if role == "chief" else 1), "only a gang without its root is made anew"
 
 
 def test_the_scheduler_and_its_tasks(platform: Platform, run: str) -> None:
