@@ -13,7 +13,6 @@ import os
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Mapping
@@ -21,8 +20,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from local.stack import control_plane, ports, processes, shim
+from local.stack import control_plane, ports, processes
 from local.stack.airflow import ADMIN, COMPONENTS, Airflow
+from local.stack.binary import kube_binary
 from local.stack.control import ControlServer
 from local.stack.control_plane import ControlPlane
 from local.stack.events import Reporter, StackError
@@ -139,7 +139,7 @@ class Starter:
         self._write_state()
         base = base_environment()
         with self.reporter.phase("Kubernetes binary"):
-            binary = self._kube_binary(base)
+            binary = kube_binary(self.state, base, self.reporter, self._stopping)
         plane = self._plane = control_plane.prepare(self.state, self.options.ports, binary)
         self._write_state()
         self.s3.prepare()
@@ -219,65 +219,6 @@ class Starter:
         # Not the console script: it may be of another checkout whose environment this is.
         program = [sys.executable, "-c", "from trainyard.cli.main import app; app()", "sync", "--state", str(self.state.root)]
         return Component("sync", program, CHECKOUT, {**environment, "PYTHONPATH": str(CHECKOUT / "plugins")})
-
-    def _kube_binary(self, base: Mapping[str, str]) -> Path:
-        """Asks local/kube/build.py, which compiles it where it is not cached; passes its progress on."""
-        command = [
-            sys.executable,
-            "-I",
-            "-S",
-            shim.__file__,
-            "--name",
-            "kube-build",
-            "--record",
-            str(self.state.run / "kube-build.process.json"),
-        ]
-        command += [
-            "--log",
-            "-",
-            "--grace",
-            "5",
-            "--parent",
-            str(os.getpid()),
-            "--",
-            sys.executable,
-            str(CHECKOUT / "local" / "kube" / "build.py"),
-            "--json",
-        ]
-        kept = {name: value for name, value in os.environ.items() if name.startswith("TRAINYARD_")}
-        with open(self.supervisor.log_path("kube-build"), "ab") as errors:
-            process = subprocess.Popen(
-                command, env={**base, **kept}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
-            )
-        assert process.stdout is not None
-        os.set_blocking(process.stdout.fileno(), False)
-        last: dict[str, Any] = {}
-        pending = b""
-        try:
-            while True:
-                if self._stopping():
-                    raise Stopped
-                chunk = process.stdout.read()
-                if chunk:
-                    *lines, pending = (pending + chunk).split(b"\n")
-                    for line in lines:
-                        last = json.loads(line)
-                        if last["event"] == "progress":
-                            self.reporter.progress("Kubernetes binary", last["done"], last["total"], last["detail"])
-                        elif last["event"] == "note":
-                            self.reporter.note(last["message"])
-                elif chunk == b"" and process.poll() is not None:
-                    break
-                else:
-                    time.sleep(0.05)
-        finally:
-            if process.poll() is None:
-                process.terminate()
-            process.wait()
-            process.stdout.close()
-        if last.get("event") == "binary":
-            return Path(last["path"])
-        raise StackError(last.get("message") or f"building Kubernetes failed: see {self.supervisor.log_path('kube-build')}")
 
     # ------------------------------------------------------------------------------------------------------------ requests
     def _answer(self, request: dict[str, Any], connection: socket.socket) -> None:
