@@ -17,7 +17,7 @@ from trainyard.contract import names
 from trainyard.kube.pod import PodParts, as_pod, pod_template
 from trainyard.operators.step_pod import HousePod
 
-SMALL = {"cpu": "100m", "memory": "128Mi", "ephemeral-storage": "16Mi"}
+SMALL = {"cpu": "100m", "memory": "128Mi"}
 
 
 class ShellStep(HousePod):
