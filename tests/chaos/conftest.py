@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.chaos import STEPS
 from tests.fixtures.platform import Platform, config_with
 
 
@@ -22,7 +23,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
     """Up; after the tests nothing of it may live."""
     folder = tmp_path_factory.mktemp("chaos")
-    long = {"training": {"epochs": None, "steps": 8000, "checkpoint_every_steps": 500}}
+    long = {"training": {"epochs": None, "steps": STEPS, "checkpoint_every_steps": 500}}
     made = Platform(folder / "var", config_with(folder, **{"digits-long": long}))
     made.start()
     try:

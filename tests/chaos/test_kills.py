@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.chaos import STEPS
 from tests.fixtures.platform import Platform, until
 
 END_WITHIN_S = 400.0
@@ -37,7 +38,7 @@ def ends_well(platform: Platform, run: str) -> dict[str, Any]:
 def steps_logged(platform: Platform, run: str) -> list[int]:
     """The steps that the chief's log names, over all its attempts in order."""
     text = platform.trainyard("logs", run, "chief-0").out
-    return [int(line.split("step ")[1].split("/")[0]) for line in text.splitlines() if "step " in line and "/8000" in line]
+    return [int(line.split("step ")[1].split("/")[0]) for line in text.splitlines() if "step " in line and f"/{STEPS}" in line]
 
 
 def went_back_at_most_to_a_checkpoint(steps: list[int]) -> None:

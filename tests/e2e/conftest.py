@@ -28,7 +28,7 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
         folder,
         **{
             "digits-strict": {"gate": {"minimum": UNREACHABLE}},
-            "digits-long": {"training": {"epochs": None, "steps": 12000, "checkpoint_every_steps": 200}},
+            "digits-long": {"training": {"epochs": None, "steps": 6000, "checkpoint_every_steps": 200}},
             "digits-tick": {"schedule": "* * * * *"},
         },
     )
