@@ -52,9 +52,7 @@ def test_a_kernel_of_tensorflows_own_has_no_line_of_the_user() -> None:
 
 
 def test_of_several_root_errors_the_first() -> None:
-    text = (
-        "Graph execution error:\n\n2 root error(s) found.\n  (0) INVALID_ARGUMENT:  no class\n\t [[{{node x}}]]\n  (1) CANCELLED:  x"
-    )
+    text = "Graph execution error:\n\n2 root error(s) found.\n  (0) INVALID_ARGUMENT:  no class\n\t [[{{node x}}]]\n  (1) CANCELLED:  x"
     assert graph_errors.told(ValueError(text)) == "ValueError: no class"
 
 
