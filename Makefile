@@ -5,6 +5,8 @@ PYTHON ?= python3
 VENV := .venv/bin
 # Tests start clusters of their own: nothing of a running platform is touched.
 PYTEST := $(VENV)/python -m pytest
+# In this order: what is cheap fails first.
+TIERS := tests/unit tests/contract tests/dags tests/cluster tests/e2e tests/chaos
 
 .PHONY: help setup run up down test test-fast test-long check format lock clean
 
@@ -25,7 +27,7 @@ down: ## stop it (same as ./trainyard down)
 
 test: setup ## everything CI runs: lint, types, layers and all tests but the long ones
 	@$(MAKE) --no-print-directory check
-	@$(PYTEST) -m "not long"
+	@$(PYTEST) -m "not long" $(TIERS)
 
 test-fast: ## no cluster, nothing slow
 	@$(PYTHON) local/bootstrap.py --dev
