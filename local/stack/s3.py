@@ -54,7 +54,11 @@ class S3:
         }
         write_private(self.state.s3 / "identities.json", json.dumps({"identities": [identity]}) + "\n")
         (self.state.s3 / "data").mkdir(mode=0o700, exist_ok=True)
-        for name, port in self.ports.items():  # sockets of a SIGKILLed server: SeaweedFS puts them into /tmp by port
+        self.remove_sockets()
+
+    def remove_sockets(self) -> None:
+        """SeaweedFS puts sockets into /tmp, named by port, and a killed one leaves them. To be called while it does not run."""
+        for name, port in self.ports.items():
             if name.startswith("s3"):
                 for path in Path("/tmp").glob(f"seaweedfs-*-{port}.sock"):
                     if path.lstat().st_uid == os.getuid():

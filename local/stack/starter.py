@@ -271,6 +271,7 @@ class Starter:
         ]
         for group in groups:
             self.supervisor.stop(group)
+        self.s3.remove_sockets()
         self.phase = "down"
         self._write_state()
 

@@ -105,6 +105,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     done = one.call("down")
     assert done.returncode == 0, done.stderr
     assert not one.living(), "the stack is down"
+    assert not [path for port in one.document()["ports"].values() for path in Path("/tmp").glob(f"seaweedfs-*-{port}.sock")]
 
 
 def events(text: str) -> list[dict[str, Any]]:

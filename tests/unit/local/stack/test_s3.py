@@ -47,5 +47,17 @@ def test_it_tells_its_makers_nothing(s3: S3) -> None:
     assert "-master.telemetry=false" in list(s3.component({}).program)
 
 
+def test_a_killed_servers_sockets_are_removed_and_no_others(s3: S3) -> None:
+    own, other = (Path(f"/tmp/seaweedfs-filer-{port}.sock") for port in (s3.ports["s3_filer"], 1))
+    try:
+        for path in (own, other):
+            path.touch()
+        s3.remove_sockets()
+        assert not own.exists()
+        assert other.exists()
+    finally:
+        other.unlink(missing_ok=True)
+
+
 def test_nothing_answers(s3: S3) -> None:
     assert not s3.ready()
