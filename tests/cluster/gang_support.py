@@ -138,7 +138,8 @@ class GangTenant:
 
     def tear_down(self) -> None:
         for job in self.batch.list_namespaced_job(self.namespace).items:
-            self.batch.delete_namespaced_job(job.metadata.name, self.namespace, propagation_policy="Background")
+            with contextlib.suppress(k8s.ApiException):  # what the chief's Job owns goes with it
+                self.batch.delete_namespaced_job(job.metadata.name, self.namespace, propagation_policy="Background")
         self.core.delete_namespace(self.namespace)
 
 

@@ -30,6 +30,19 @@ def _quietly(call: Callable[..., object], *arguments: object, **options: Any) ->
             raise
 
 
+def abandon_pod(core: k8s.CoreV1Api, name: str, namespace: str, why: str) -> None:
+    """Declare a pod on a dead node failed, and remove it, so that its Job replaces it elsewhere.
+
+    Removal by force alone is not enough (measured): the pod carries its Job's finalizer, and a Job with ``podReplacementPolicy: Failed``
+    lets go of it only in a final phase, which nobody is left to write. Kubernetes' own pod garbage collector does just this for pods whose
+    Node object is gone: phase Failed, with the condition that makes it nobody's failure.
+    """
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": "NodeLost", "message": why}
+    body = {"status": {"phase": "Failed", "reason": "NodeLost", "message": why, "conditions": [condition]}}
+    _quietly(core.patch_namespaced_pod_status, name, namespace, body)
+    _quietly(core.delete_namespaced_pod, name, namespace, grace_period_seconds=0, propagation_policy="Background")
+
+
 class Takedown:
     """Removes all objects of one run's gang that match a selector."""
 

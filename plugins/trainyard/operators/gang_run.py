@@ -15,9 +15,9 @@ from kubernetes import client as k8s
 
 from trainyard.contract import keys, names
 from trainyard.errors import GangError, NotFoundError, UnavailableError
-from trainyard.kube.client import ask
 from trainyard.kube.gang_state import JobView, PodView
 from trainyard.kube.log_stream import GangLogs
+from trainyard.kube.takedown import abandon_pod
 from trainyard.operators import gang_verdict
 from trainyard.operators.gang_cluster import GangCluster, GangLeft
 from trainyard.operators.gang_creation import GangCreation
@@ -180,7 +180,7 @@ class GangRun:
                 watch.uids[pod.replica] = pod.uid
 
     def _free_lost_nodes(self, watch: _Watch, pods: list[PodView]) -> None:
-        """A pod on a dead node stays Running for ever; its Job replaces it only when it is gone, and only force makes it go."""
+        """A pod on a dead node stays Running for ever, and its Job waits for it."""
         now = time.monotonic()
         for pod in pods:
             if pod.phase != "Running" or pod.ready:
@@ -188,16 +188,10 @@ class GangRun:
                 continue
             since = watch.not_ready_since.setdefault(pod.uid, now)
             if now - since > self._cluster.timing.lost_node:
-                self._cluster.log(f"{pod.replica}: its node {pod.node} does not answer: removing pod {pod.name} by force")
-                self._force_delete(pod.name)
-
-    def _force_delete(self, pod: str) -> None:
-        core = k8s.CoreV1Api(self._cluster.api)
-        try:
-            ask(core.delete_namespaced_pod, pod, self._cluster.namespace, grace_period_seconds=0, propagation_policy="Background")
-        except k8s.ApiException as error:
-            if error.status != 404:
-                raise
+                words = f"node {pod.node} does not answer"
+                self._cluster.log(f"{pod.replica}: {words}: giving up pod {pod.name}")
+                abandon_pod(k8s.CoreV1Api(self._cluster.api), pod.name, self._cluster.namespace, words)
+                watch.not_ready_since[pod.uid] = now  # not again at once, should it come to nothing
 
     def _bear(self, watch: _Watch, error: UnavailableError) -> None:
         now = time.monotonic()

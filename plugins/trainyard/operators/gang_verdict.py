@@ -97,7 +97,8 @@ def of_cluster(spec: RunSpec, generation: int, jobs: Mapping[str, JobView], reco
 
 def _reason(causes: list[PodView]) -> str:
     codes = {pod.exit_code for pod in causes}
-    code = codes.pop() if len(codes) == 1 else None
-    if code is None:
+    if len(codes) > 1 or not codes:
         return REPLICA_FAILED
-    return LOST if code == ExitCode.KILLED else describe(code)
+    code = codes.pop()
+    # No exit code at all: the pod was given up with its node.
+    return LOST if code is None or code == ExitCode.KILLED else describe(code)

@@ -85,3 +85,21 @@ def test_what_stays_all_the_same_is_named_within_the_bound(clock: Clock, monkeyp
     with pytest.raises(UnavailableError, match=r"still in namespace ns .* pod, job"):
         remove(Cluster(force_works=False), clock, monkeypatch, [])
     assert clock.now <= takedown.GIVE_UP_AFTER_S + 5
+
+
+def test_a_pod_is_given_up_as_kubernetes_own_collector_does_it() -> None:
+    """Without the phase its Job never lets go of it, and without the condition it counts as the replica's failure."""
+    calls: list[tuple[str, Any]] = []
+
+    class Core:
+        def patch_namespaced_pod_status(self, name: str, namespace: str, body: Any, **_: Any) -> None:
+            calls.append(("patch", body["status"]))
+
+        def delete_namespaced_pod(self, name: str, namespace: str, **options: Any) -> None:
+            calls.append(("delete", options["grace_period_seconds"]))
+
+    takedown.abandon_pod(Core(), "p", "ns", "node n does not answer")  # type: ignore[arg-type]
+    (_, status), deleted = calls
+    assert status["phase"] == "Failed"
+    assert [(c["type"], c["status"]) for c in status["conditions"]] == [("DisruptionTarget", "True")]
+    assert deleted == ("delete", 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -82,6 +83,12 @@ def test_what_nobody_explains_is_lost_and_tried_again(jobs: dict[str, Any], word
     error = gang_verdict.of_cluster(SPEC, 1, jobs, record(failed("ps", 0, 43)), {})
     assert (error.reason, error.final) == ("Lost", False)
     assert words in str(error)
+
+
+def test_replicas_given_up_with_their_node_are_lost() -> None:
+    reason, text, final = verdict(replace(failed("chief", 0, 0), exit_code=None, message="node n2 does not answer"))
+    assert (reason, final) == ("Lost", False)
+    assert "node n2 does not answer" in text
 
 
 def test_what_replicas_wrote_is_told() -> None:
