@@ -270,8 +270,10 @@ class Starter:
             ["etcd", "s3"],
         ]
         for group in groups:
+            ours = "s3" in group and "s3" in self.supervisor.names()
             self.supervisor.stop(group)
-        self.s3.remove_sockets()
+            if ours:  # a start that was refused for a port that is taken must not touch its owner's
+                self.s3.remove_sockets()
         self.phase = "down"
         self._write_state()
 

@@ -151,6 +151,8 @@ def test_a_port_that_is_taken_is_named_with_its_owner_and_the_option(stack: Stac
     assert f"port {stack.base + 1} (for s3) is taken by pid" in done.stderr
     assert "--port s3=N" in done.stderr
     assert stack.status()[0] == 0
+    stack.aws("s3").create_bucket(Bucket="still-takes-writes")  # the refused one has taken nothing from it
+    stack.aws("s3").put_object(Bucket="still-takes-writes", Key="a", Body=b"x" * 100_000)
 
 
 def test_everything_listens_on_loopback_only(stack: Stack) -> None:
