@@ -57,8 +57,8 @@ class S3:
         self.remove_sockets()
 
     def remove_sockets(self) -> None:
-        """SeaweedFS puts sockets into /tmp, named by port, and a killed one leaves them. Its parts talk over them: to be called only while no
-        server has these ports."""
+        """SeaweedFS puts sockets into /tmp, named by port, and a killed one leaves them. Its parts talk over them: to be called only
+        while no server has these ports."""
         for name, port in self.ports.items():
             if name.startswith("s3"):
                 for path in Path("/tmp").glob(f"seaweedfs-*-{port}.sock"):
