@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from trainyard.cli.session import Session
-from trainyard.errors import NotFoundError, RefusedError, TrainyardError, UnavailableError
+from trainyard.errors import ConfigError, NotFoundError, RefusedError, TrainyardError, UnavailableError
 
 if TYPE_CHECKING:
     import httpx
@@ -51,7 +51,7 @@ class Client:
     """One person's conversation with one Airflow.
 
     Raises from every call: :class:`UnavailableError` (no answer, or a fault of the server's), :class:`RefusedError` (401, 403),
-    :class:`NotFoundError` (404), :class:`BadRequestError` (other 4xx).
+    :class:`NotFoundError` (404), :class:`BadRequestError` (other 4xx). From its making: :class:`ConfigError`, a token that cannot be one.
     """
 
     def __init__(self, session: Session, *, transport: httpx.BaseTransport | None = None) -> None:
@@ -60,6 +60,8 @@ class Client:
         self.session = session
         headers = {"Accept": "application/json"}
         if session.token:
+            if not session.token.isascii():
+                raise ConfigError("the token holds letters that no token has (it is not ASCII): copy it again, whole and alone")
             headers["Authorization"] = f"Bearer {session.token}"
         self._http = httpx.Client(
             base_url=session.url,

@@ -12,7 +12,7 @@ import typer
 from trainyard.cli import session as sessions
 from trainyard.cli.client import Client
 from trainyard.cli.exits import Exit, exit_code
-from trainyard.errors import TrainyardError
+from trainyard.errors import ConfigError, TrainyardError
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON: one document, or one event a line.")]
 
@@ -32,6 +32,11 @@ class App(typer.Typer):
             # The reader (`| head`) has gone: nothing can be said to it, and that is no failure of ours.
             sys.stderr.close()
             sys.exit(Exit.OK)
+        except OSError as e:
+            # What the machine refuses (a folder that cannot be written, a full disk) is the person's to mend.
+            what = f"{e.filename}: " if e.filename else ""
+            print_error(ConfigError(f"{what}{e.strerror or e}: name another place, or make this one writable and with room"))
+            sys.exit(Exit.BAD_INPUT)
 
 
 def print_error(error: BaseException) -> None:

@@ -66,6 +66,14 @@ def test_login_by_token_asks_who_it_is(server: Server, trainyard: Trainyard) -> 
     assert session.load().token == "good"
 
 
+def test_a_token_that_cannot_be_one_is_refused_by_name(server: Server, trainyard: Trainyard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", __import__("io").StringIO("ä\n"))
+    done = trainyard("login", server.url, "--token", "-")
+    assert (done.code, done.err.count("\n"), "the token" in done.err, "ASCII" in done.err) == (2, 1, True, True)
+    assert session.load().token == "good"
+    assert server.asked == []
+
+
 def test_a_wrong_password_is_one_line(server: Server, trainyard: Trainyard, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", __import__("io").StringIO("wrong\n"))
     done = trainyard("login", server.url, "--user", "alice", "--password-stdin")
@@ -162,6 +170,14 @@ def test_a_folder_that_holds_something_is_left_alone(server: Server, trainyard: 
     Path("mine/file").write_text("x")
     assert trainyard("init", "mine").code == 2
     assert [p.name for p in Path("mine").iterdir()] == ["file"]
+
+
+def test_a_place_that_cannot_be_written_is_one_line(server: Server, trainyard: Trainyard) -> None:
+    Path("file").write_text("x")
+    done = trainyard("init", "file/below")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert done.err.startswith("trainyard: file/below")
+    assert "name another place" in done.err
 
 
 def test_validate_names_every_problem(server: Server, trainyard: Trainyard) -> None:
