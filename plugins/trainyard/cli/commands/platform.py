@@ -36,6 +36,7 @@ def up(state: State = None, extra: Extra = None, as_json: JsonOption = False) ->
     """
     out = Output(as_json=as_json)
     folder = places.state_folder(state)
+    _refuse_another_configuration(folder)
     if _stack(["up", "--state", str(folder), *(extra or [])], out):
         raise typer.Exit(Exit.RUN_FAILED)
     platform = places.running_platform(folder)
@@ -215,6 +216,22 @@ def _show_event(line: str, out: Output, moving: bool) -> None:
         sys.stdout.flush()
     elif text and event["event"] == "phase":
         out.line(text.rstrip())
+
+
+def _refuse_another_configuration(folder: Path) -> None:
+    """A platform that is up keeps its configuration: to start it with another would only seem to work.
+
+    Raises:
+        ConfigError: ``TRAINYARD_CONFIG`` names another folder than the one that it runs with.
+    """
+    wanted, platform = os.environ.get("TRAINYARD_CONFIG"), places.running_platform(folder) or {}
+    runs_with = (platform.get("environment") or {}).get("TRAINYARD_CONFIG")
+    # One that was killed says `up` as well; a start then takes the configuration that is asked for.
+    lives = platform.get("phase") == "up" and Path(f"/proc/{(platform.get('starter') or {}).get('pid')}").exists()
+    if wanted and runs_with and lives and Path(wanted).resolve() != Path(runs_with).resolve():
+        raise ConfigError(
+            f"TRAINYARD_CONFIG={wanted}: the platform in {folder} is up, and it runs with {runs_with}: `trainyard down` first"
+        )
 
 
 def _administrator(platform: dict[str, Any]) -> Session:

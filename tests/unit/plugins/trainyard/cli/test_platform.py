@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -254,6 +255,24 @@ def test_a_platform_that_does_not_come_up_is_exit_code_1(server: Server, trainya
     _script(stack, 0)
     assert trainyard("down", "--state", str(tmp_path)).code == 0
     assert json.loads((stack / "asked.json").read_text())[0] == "down"
+
+
+def test_a_platform_that_is_up_is_not_given_another_configuration(
+    server: Server, trainyard: Trainyard, stack: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _script(stack, 1)
+    state = {"phase": "up", "starter": {"pid": os.getpid()}, "environment": {"TRAINYARD_CONFIG": str(tmp_path / "one")}}
+    (tmp_path / "state.json").write_text(json.dumps(state))
+    monkeypatch.setenv("TRAINYARD_CONFIG", str(tmp_path / "two"))
+    done = trainyard("up", "--state", str(tmp_path))
+    assert (done.code, f"it runs with {tmp_path / 'one'}: `trainyard down` first" in done.err) == (2, True)
+    assert not (stack / "asked.json").exists()
+    monkeypatch.setenv("TRAINYARD_CONFIG", f"{tmp_path}/two/../one/")
+    assert trainyard("up", "--state", str(tmp_path)).code == 1  # the same folder: it is the stack's to say
+    assert (stack / "asked.json").exists()
+    monkeypatch.setenv("TRAINYARD_CONFIG", str(tmp_path / "two"))
+    (tmp_path / "state.json").write_text(json.dumps(state | {"starter": {"pid": 2**22 + 1}}))
+    assert trainyard("up", "--state", str(tmp_path)).code == 1  # its starter was killed: nothing is up
 
 
 def test_up_without_a_checkout_says_so(server: Server, trainyard: Trainyard, monkeypatch: pytest.MonkeyPatch) -> None:
