@@ -181,6 +181,12 @@ def logs(
         if replica is not None and not asked(replica, names) and (not follow_ or client.run(*ids)["state"] in ENDED):
             there = choosing.hint(replica, names) if names else "none of its pods has written a line"
             raise NotFoundError(f"run {found['run']} has no log of `{replica}`; {there}")
+        if not names and (state := client.run(*ids)["state"]) in ENDED:
+            reason = end_event(_read(client, *ids))["reason"] if state != "success" else None
+            why = f": {reason.splitlines()[0]}" if reason else ""
+            raise NotFoundError(
+                f"run {found['run']} has ended ({state}) before any of its pods wrote a line{why} (`trainyard status {found['run']}`)"
+            )
         if not names and not follow_:
             raise NotFoundError(f"run {found['run']} has no logs yet (none of its pods has written a line): `-f` waits for them")
 

@@ -121,8 +121,22 @@ def test_logs_that_are_not_there(server: Server, trainyard: Trainyard, shapes: A
         done = trainyard("logs", "digits-mlp", *words)
         assert (done.code, "did you mean `prepare`?" in done.err) == (2, True), words
     _log(server, shapes)
-    assert "no logs yet" in trainyard("logs", "digits-mlp").err
-    assert trainyard("logs", "digits-mlp", "-f").out == ""
+    server.documents = [shapes.document("running", [])]
+    done = trainyard("logs", "digits-mlp")
+    assert (done.code, "no logs yet" in done.err, "`-f` waits" in done.err) == (2, True, True)
+
+
+def test_a_run_that_ended_before_any_pod_says_why_there_are_no_logs(server: Server, trainyard: Trainyard, shapes: Any) -> None:
+    _log(server, shapes)
+    server.documents = [document := shapes.document("failed", [shapes.step("check", "failed")])]
+    path = f"/api/v2/dags/{document['dag_id']}/dagRuns/{document['run_id']}/taskInstances/check/logs/1"
+    server.answers["GET", path] = (200, {"content": [{"error_detail": [{"exc_value": "5 slots; tenant vision has 4"}]}]})
+    for words in ((), ("-f",)):
+        done = trainyard("logs", "digits-mlp", *words)
+        assert (done.code, done.out) == (2, "")
+        assert "has ended (failed)" in done.err
+        assert "5 slots; tenant vision has 4 (`trainyard status digits-mlp-0123456789`)" in done.err
+        assert "waits" not in done.err
 
 
 def test_a_role_stands_for_all_of_its_replicas(server: Server, trainyard: Trainyard, shapes: Any) -> None:
