@@ -47,10 +47,14 @@ def run(
 ) -> None:
     """Train a pipeline on a dataset version."""
     out = Output(as_json=as_json)
+    if version is not None and not version.strip():
+        raise ConfigError("--version is empty: name a version of the dataset, or leave the option out for the newest released")
     with connected() as client:
         known = client.pipelines_with(pipeline, waiting=lambda: out.remark(f"waiting until Airflow has read the pipeline `{pipeline}`"))
         chosen = choosing.pipeline(pipeline, known)
         values = _values(client, chosen, set_)
+        if local and (gang := [name for name in ("workers", "parameter_servers") if name in values]):
+            raise ConfigError(f"--local trains in one process, without `{'` and `'.join(gang)}`: leave that out")
         if version:
             choosing.version(version, chosen)
         folder = _package_of(chosen, source, required=local)

@@ -196,6 +196,8 @@ def test_a_pipeline_that_airflow_has_yet_to_read_is_waited_for(
         (["digits-mlp", "--set", "epochs=1", "--set", "epochs=2"], "`epochs` is given twice"),
         (["digits-mlp", "--set", "dataset_version=1.0.0"], "no parameter `dataset_version`"),
         (["digits-mlp", "--from", "."], "names no package"),
+        (["digits-mlp", "--version", ""], "--version is empty"),
+        (["digits-mlp", "--local", "--set", "workers=3"], "one process, without `workers`"),
     ],
 )
 def test_bad_input_is_one_line_and_starts_nothing(server: Server, trainyard: Trainyard, words: list[str], says: str) -> None:
