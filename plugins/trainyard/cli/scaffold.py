@@ -6,10 +6,9 @@ comment where the choice is not plain.
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
-from trainyard.contract.names import PLATFORM_TEAM, TENANT_PATTERN
+from trainyard.contract.names import PLATFORM_TEAM
 from trainyard.errors import ConfigError
 
 PIPELINE = "digits"
@@ -111,10 +110,7 @@ def create(folder: Path, tenant: str) -> list[str]:
     Raises:
         ConfigError: the folder holds something already, or the tenant's name cannot be one.
     """
-    if not re.fullmatch(TENANT_PATTERN, tenant) or tenant == PLATFORM_TEAM:
-        raise ConfigError(
-            f"--tenant {tenant}: use 3–30 lower-case letters, digits and dashes, starting with a letter, and not `{PLATFORM_TEAM}`"
-        )
+    _check_tenant(tenant)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(f"{folder} holds something already: name a new folder")
     values = {"tenant": tenant, "pipeline": PIPELINE, "package": PACKAGE}
@@ -125,3 +121,20 @@ def create(folder: Path, tenant: str) -> list[str]:
         path.write_text(text if name.endswith("model.py") else text.format(**values), encoding="utf-8")
         made.append(path.relative_to(folder).as_posix())
     return made
+
+
+def _check_tenant(name: str) -> None:
+    """By the settings' own rule: what is made here passes ``validate``."""
+    from pydantic import ValidationError
+
+    from trainyard.settings.tenants import Tenant
+
+    try:
+        Tenant.model_validate(
+            {"name": name, "owner": "x", "contact": "x", "slots": 1, "slot": {"cpu": "1", "memory": "1Gi", "scratch": "1Gi"}}
+        )
+    except ValidationError as e:
+        raise ConfigError(
+            f"--tenant {name}: use 3–30 lower-case letters, digits and dashes, starting with a letter, ending neither with a dash nor in "
+            f"`-models`, and not `{PLATFORM_TEAM}`"
+        ) from e

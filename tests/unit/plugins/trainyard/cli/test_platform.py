@@ -160,7 +160,7 @@ def test_a_new_repository_is_in_order(server: Server, trainyard: Trainyard, tmp_
     assert set(done.lines[0]["files"]) == {str(p.relative_to("mine")) for p in Path("mine").rglob("*") if p.is_file()}
 
 
-@pytest.mark.parametrize("tenant", ["platform", "A", "ab", "-x-", "a" * 31])
+@pytest.mark.parametrize("tenant", ["platform", "A", "ab", "-x-", "a" * 31, "foo-models"])
 def test_a_tenant_that_cannot_be_one_makes_nothing(server: Server, trainyard: Trainyard, tenant: str) -> None:
     assert trainyard("init", "mine", f"--tenant={tenant}").code == 2
     assert not Path("mine").exists()
