@@ -20,12 +20,18 @@ _FILES = {
 
 `config/` says who may train what, on which data, and how good a model must be; `{package}/` is the code of a model.
 
-    trainyard validate .                        # is everything in order?
+`trainyard` is the program of that name in a checkout of Trainyard; from here, once a shell:
+
+    alias trainyard=/path/to/the/checkout/trainyard
     export TRAINYARD_CONFIG=$PWD/config
+
+Then:
+
+    trainyard validate .                        # is everything in order?
     trainyard up                                # a platform on this machine (or `trainyard login URL` for one that is there)
-    trainyard run {pipeline} --local              # the model in one process, on the real data
-    trainyard run {pipeline}                      # publishes {package}/ and trains it
+    trainyard run {pipeline}                      # prepares the data, publishes {package}/ and trains it
     trainyard model get {pipeline}                # the exported model
+    trainyard run {pipeline} --local              # while you change the model: one process, on the data that the first run prepared
 """,
     "config/tenants/{tenant}.yaml": """\
 owner: {tenant}

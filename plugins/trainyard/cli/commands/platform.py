@@ -166,7 +166,9 @@ def init(
     out.document({"folder": str(folder.resolve()), "files": made})
     for name in made:
         out.line(f"  {folder / name}")
-    out.line(f"next: `trainyard validate {folder}`, then TRAINYARD_CONFIG={folder.resolve() / 'config'} for `trainyard up`")
+    root = places.checkout()
+    command = root / "trainyard" if root else "trainyard"
+    out.line(f"next: `{command} validate {folder}`, then TRAINYARD_CONFIG={folder.resolve() / 'config'} for `{command} up`")
 
 
 # ------------------------------------------------------------------------------------------------------------------- shared

@@ -166,6 +166,15 @@ def test_a_tenant_that_cannot_be_one_makes_nothing(server: Server, trainyard: Tr
     assert not Path("mine").exists()
 
 
+def test_a_new_repository_says_what_to_do_in_the_order_that_works(server: Server, trainyard: Trainyard) -> None:
+    done = trainyard("init", "mine")
+    assert f"next: `{CHECKOUT / 'trainyard'} validate mine`" in done.out
+    steps = ["alias trainyard=", "export TRAINYARD_CONFIG", "trainyard up", "trainyard run digits ", "trainyard run digits --local"]
+    text = Path("mine/README.md").read_text().replace("trainyard run digits --local", "LOCAL")
+    places_of = [text.index(step.replace("trainyard run digits --local", "LOCAL")) for step in steps]
+    assert places_of == sorted(places_of)  # the shards for `--local` are made by a run
+
+
 def test_a_folder_that_holds_something_is_left_alone(server: Server, trainyard: Trainyard) -> None:
     Path("mine").mkdir()
     Path("mine/file").write_text("x")
