@@ -23,7 +23,9 @@ def pipeline(text: str, known: Sequence[dict[str, Any]]) -> dict[str, Any]:
     if matches:
         full = ", ".join(f"{p['tenant']}/{p['pipeline']}" for p in matches)
         raise ConfigError(f"several pipelines are named `{text}`: {full}: name one of these")
-    raise NotFoundError(f"no pipeline `{text}`; {hint(text, (p['pipeline'] for p in known))}")
+    # A file that cannot be read makes no pipeline, and only whoever has the file can tell.
+    near = hint(text, (p["pipeline"] for p in known))
+    raise NotFoundError(f"no pipeline `{text}`; {near} (if its file is broken: `trainyard validate`)")
 
 
 def version(text: str, chosen: dict[str, Any]) -> dict[str, Any]:

@@ -190,6 +190,7 @@ def test_a_pipeline_that_airflow_has_yet_to_read_is_waited_for(
     ("words", "says"),
     [
         (["digits-mpl"], "no pipeline `digits-mpl`; did you mean `digits-mlp`?"),
+        (["other"], "there are: digits-mlp (if its file is broken: `trainyard validate`)"),
         (["digits-mlp", "--version", "1.0.9"], "dataset `digits` has no version `1.0.9`; did you mean `1.0.0`?"),
         (["digits-mlp", "--set", "epoch=3"], "no parameter `epoch`; did you mean `epochs`?"),
         (["digits-mlp", "--set", "epochs"], "write it as key=value"),
@@ -384,6 +385,17 @@ def test_only_a_failed_run_is_tried_again(server: Server, trainyard: Trainyard, 
     server.documents = [shapes.document(state, [])]
     done = trainyard("retry", "digits-mlp")
     assert (done.code, "only a failed run" in done.err) == (2, True)
+
+
+def test_a_backfill_waits_for_a_pipeline_that_airflow_is_about_to_read(
+    server: Server, trainyard: Trainyard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainyard.cli.client.time.sleep", lambda _: None)
+    server.answers["POST", "/api/v2/backfills/dry_run"] = (200, {"backfills": []})
+    server.pending = [["digits-mlp"], ["digits-mlp"]]
+    done = trainyard("backfill", "digits-mlp", "--from", "1.0.0", "--to", "1.1.0")
+    assert (done.code, done.err) == (0, "waiting until Airflow has read the pipeline `digits-mlp`\n")
+    assert server.pending == []
 
 
 def test_a_backfill_is_from_release_to_release(server: Server, trainyard: Trainyard) -> None:
