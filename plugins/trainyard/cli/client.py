@@ -100,10 +100,12 @@ class Client:
             case 403:
                 who = f"`{self.session.user}`" if self.session.user else "this login"
                 raise RefusedError(f"{who} may not do this: {text}")
+            case 405 | 501:
+                raise BadRequestError(f"{self.session.url} does not answer like an Airflow (HTTP {answer.status_code}): check the address")
             case 404:
-                raise NotFoundError(
-                    text if text != "Not Found" else f"{self.session.url}{path.split('?')[0]} does not exist: is it a Trainyard?"
-                )
+                # A 404 that says nothing of its own is of a server that does not know the path.
+                known = text not in ("Not Found", "HTTP 404")
+                raise NotFoundError(text if known else f"{self.session.url}{path.split('?')[0]} does not exist: is it a Trainyard?")
             case status if status >= 500:
                 raise UnavailableError(f"{self.session.url}: {text}")
             case _:

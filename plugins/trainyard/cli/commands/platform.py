@@ -76,7 +76,12 @@ def login(
         password = sys.stdin.readline().rstrip("\n") if password_stdin else typer.prompt(f"password of {name}", hide_input=True, err=True)
         session = Session(address, _token(address, name, password), name)
     with Client(session) as client:
-        session = Session(address, session.token, client.me()["user"])
+        try:
+            session = Session(address, session.token, client.me()["user"])
+        except RefusedError as e:
+            raise RefusedError(
+                f"{address} does not accept this token: make a new one, or log in by password: `trainyard login {address}`"
+            ) from e
     path = sessions.save(session)
     if session.in_clear:
         out.remark(f"warning: {address} is not https: whoever listens on the way can act as you")

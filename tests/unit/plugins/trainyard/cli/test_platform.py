@@ -63,8 +63,19 @@ def test_login_keeps_a_token_that_only_the_owner_reads(server: Server, trainyard
 def test_login_by_token_asks_who_it_is(server: Server, trainyard: Trainyard) -> None:
     assert trainyard("login", server.url, "--token", "good").code == 0
     assert session.load().user == "alice"
-    assert trainyard("login", server.url, "--token", "bad").code == 4
+    done = trainyard("login", server.url, "--token", "bad")
+    assert (done.code, done.err.startswith(f"trainyard: {server.url} does not accept this token")) == (4, True)
+    assert f"`trainyard login {server.url}`" in done.err
     assert session.load().token == "good"
+
+
+@pytest.mark.parametrize(
+    ("status", "says"), [(405, "does not answer like an Airflow"), (501, "does not answer like an Airflow"), (404, "is it a Trainyard?")]
+)
+def test_a_login_to_what_is_no_airflow_says_so(server: Server, trainyard: Trainyard, status: int, says: str) -> None:
+    server.answers["GET", "/trainyard/me"] = (status, b"<html>no</html>")
+    done = trainyard("login", server.url, "--token", "good")
+    assert (done.code, done.err.count("\n"), server.url in done.err, says in done.err) == (2, 1, True, True)
 
 
 def test_a_token_that_cannot_be_one_is_refused_by_name(server: Server, trainyard: Trainyard, monkeypatch: pytest.MonkeyPatch) -> None:
