@@ -32,11 +32,16 @@ class UserModel:
 
 @contextmanager
 def blame_user(doing: str) -> Iterator[None]:
-    """Whatever is raised inside becomes a UserError that says what was being done, and where in the user's file."""
+    """Whatever is raised inside becomes a UserError that says what was being done, and where in the user's file.
+
+    So does SystemExit: a ``sys.exit()`` there would end the replica with a code of the user's choosing, 0 among them.
+    """
     try:
         yield
     except (TrainerError, MemoryError):
         raise
+    except SystemExit as error:
+        raise UserError(f"{doing}: {code.blame(error)}; code of a run must not end its process") from error
     except Exception as error:
         if type(error).__name__ in _SERVER_GONE:
             raise

@@ -151,6 +151,13 @@ def _tensors() -> dict[str, Any]:
     return {"image": tf.fill([8, 8, 1], tf.constant(255, tf.uint8)), "label": tf.constant(3, tf.int64)}
 
 
+@pytest.mark.parametrize("argument", ["", "0", "'bye'"])
+def test_code_that_ends_the_process_is_a_mistake_with_its_line(package: Package, features: dict[str, Any], argument: str) -> None:
+    name = package(f"import sys\n\ndef build(config):\n    sys.exit({argument})")
+    with pytest.raises(UserError, match=r"build\(config\): \S*model\.py:4: SystemExit.*must not end its process"):
+        prove(f"{name}:build", features)
+
+
 def test_a_server_that_is_gone_is_nobodys_mistake() -> None:
     import tensorflow as tf
 
