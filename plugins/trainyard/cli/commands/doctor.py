@@ -151,10 +151,10 @@ def _own_platform(state: Path | None) -> Iterator[Finding]:
             f"does not say how it is ({answer.stderr.strip() or answer.returncode}): `trainyard down`, then `trainyard up`",
         )
         return
-    well = found["phase"] == "up"
-    yield Finding(
-        "platform", well, f"{found['phase']} in {folder}" + ("" if well else ": wait for it, or `trainyard down`, then `trainyard up`")
-    )
+    # `down` here is one whose starter was killed: nothing is on its way that could be waited for.
+    ways = {"up": "", "starting": ": wait for it", "stopping": ": wait for it, then `trainyard up`"}
+    way = ways.get(found["phase"], ": what started it was killed: `trainyard down`, then `trainyard up`")
+    yield Finding("platform", found["phase"] == "up", f"{found['phase']} in {folder}{way}")
     for name, healthy in found.get("health", {}).items():
         yield Finding(
             name.replace("airflow_", ""),

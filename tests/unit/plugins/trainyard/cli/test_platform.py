@@ -331,6 +331,19 @@ def test_sync_says_what_differs_and_restarts_airflow_only_when_it_is_up(
     assert asked == [(environment["TRAINYARD_CONFIG"], dry) for dry in (False, True, False)]
 
 
+@pytest.mark.parametrize(("phase", "waits"), [("down", False), ("starting", True)])
+def test_the_doctor_waits_only_for_what_is_on_its_way(
+    server: Server, trainyard: Trainyard, stack: Path, tmp_path: Path, phase: str, waits: bool
+) -> None:
+    """``state.json`` says `up` for ever when the starter was killed; the stack's own status knows better."""
+    (tmp_path / "state.json").write_text(json.dumps({"phase": "up"}))
+    _script(stack, 0, {"phase": phase})
+    done = trainyard("doctor", "--state", str(tmp_path))
+    (line,) = [line for line in done.out.splitlines() if "✗ platform " in line]
+    assert (done.code, f"{phase} in {tmp_path}" in line, "wait for it" in line) == (1, True, waits)
+    assert ("`trainyard down`, then `trainyard up`" in line) == (not waits)
+
+
 def test_the_doctor_names_what_is_not_well(server: Server, trainyard: Trainyard, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(places, "checkout", lambda: None)
     parts = ("metadatabase", "scheduler", "dag_processor", "triggerer")
