@@ -111,18 +111,35 @@ def read_document(path: Path, file: str) -> tuple[Document | None, list[Problem]
             return None, [Problem(file, None, "", None, "is empty: see the samples in docs/guides/configuration.md")]
         if not isinstance(node, yaml.MappingNode):
             return None, [Problem(file, node.start_mark.line + 1, "", None, "must be a mapping (key: value)")]
+        if (loop := _loop(node, (), ())) is not None:
+            return None, [Problem(file, loop[1], dotted(loop[0]), None, "is an alias of what it lies in, without end: write it out")]
         problems = list(_bad_keys(node, (), file))
         data = loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         what = " ".join(part for part in (error.context, error.problem) if part)
         return None, [Problem(file, mark.line + 1 if mark else None, "", None, f"is not valid YAML: {what}")]
-    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+    except RecursionError:
+        return None, [Problem(file, None, "", None, "is not valid YAML: nested too deeply")]
+    except (yaml.YAMLError, ValueError, TypeError) as error:
         # ValueError: a date such as 2026-13-01; TypeError: a mapping used as a key.
         return None, [Problem(file, None, "", None, f"is not valid YAML: {' '.join(str(error).split())}")]
     finally:
         loader.dispose()
     return (Document(file, data, node), []) if not problems else (None, problems)
+
+
+def _loop(node: yaml.Node, location: Location, above: tuple[yaml.Node, ...]) -> tuple[Location, int] | None:
+    """Where an alias (``&a [*a]``) names a node that it lies in, and the line of that node: the alias' own is not kept."""
+    if node in above:
+        return location, node.start_mark.line + 1
+    below: Iterable[tuple[str | int, yaml.Node]] = ()
+    if isinstance(node, yaml.SequenceNode):
+        below = enumerate(node.value)
+    elif isinstance(node, yaml.MappingNode):
+        below = [(str(key.value), value) for key, value in node.value if isinstance(key, yaml.ScalarNode)]
+    found = (_loop(child, (*location, part), (*above, node)) for part, child in below)
+    return next((loop for loop in found if loop is not None), None)
 
 
 def _bad_keys(node: yaml.Node, location: Location, file: str) -> Iterable[Problem]:
