@@ -9,6 +9,8 @@ from __future__ import annotations
 import datetime as dt
 import difflib
 import json
+import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +23,9 @@ from pydantic_core import ErrorDetails
 Location = tuple[str | int, ...]
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _LONGEST_VALUE = 60
+_EXPONENT = re.compile(r"([+-]?\d+)(?:\.(\d*))?[eE]([+-]?)(\d+)\Z", re.ASCII)
+_LARGEST_WHOLE = 2**53
+"""Above it a float is no exact whole number."""
 M = TypeVar("M", bound=BaseModel)
 
 
@@ -207,9 +212,9 @@ def _explain(model: type[BaseModel], document: Document, detail: ErrorDetails) -
         case "datetime_type" | "datetime_parsing" | "datetime_from_date_parsing":
             return document.problem(location, "is no time: write it as 2026-01-01T00:00:00Z")
         case "int_type" | "int_from_float":
-            return document.problem(location, "must be a whole number, without quotes")
+            return document.problem(location, f"must be a whole number, without quotes{_number_hint(document._at(location), whole=True)}")
         case "float_type":
-            return document.problem(location, "must be a number, without quotes; write 0.001 or 1.0e-3 (YAML takes 1e-3 for text)")
+            return document.problem(location, f"must be a number, without quotes{_number_hint(document._at(location), whole=False)}")
         case "string_type":
             return document.problem(location, "must be text: put it in quotes")
         case "bool_type":
@@ -226,6 +231,20 @@ def _explain(model: type[BaseModel], document: Document, detail: ErrorDetails) -
             return document.problem(location, "must not be empty")
         case _:
             return document.problem(location, detail["msg"][:1].lower() + detail["msg"][1:])
+
+
+def _number_hint(value: Any, *, whole: bool) -> str:
+    """How to write a number that YAML took for text: it wants a dot before an exponent and a sign in it (``1e-3`` → ``1.0e-3``)."""
+    match = _EXPONENT.match(value) if isinstance(value, str) else None
+    if match is None or not math.isfinite(number := float(match[0])):
+        return ""
+    dotted_form = f"{match[1]}.{match[2] or '0'}e{match[3] or '+'}{match[4]}"
+    plain = repr(number)
+    if whole:
+        forms = [str(int(number))] if number.is_integer() and abs(number) < _LARGEST_WHOLE else []
+    else:
+        forms = [dotted_form] if "e" in plain else [plain, dotted_form]
+    return f"; write {' or '.join(forms)} (YAML takes {value} for text)" if forms else ""
 
 
 def _is_leaf(document: Document, location: Location) -> bool:

@@ -28,6 +28,14 @@ CLUSTER = "clusters/embedded"
             "learning_rate: 1e-3",
             'training.learning_rate = "1e-3": must be a number, without quotes; write 0.001',
         ),
+        (
+            PIPELINE,
+            "learning_rate: 0.003",
+            "learning_rate: 1e308",
+            '"1e308": must be a number, without quotes; write 1.0e+308 (YAML takes 1e308 for text)',
+        ),
+        (PIPELINE, "learning_rate: 0.003", "learning_rate: 25E-4", "write 0.0025 or 25.0e-4 (YAML takes 25E-4 for text)"),
+        (PIPELINE, "epochs: 20", "epochs: 1e3", "must be a whole number, without quotes; write 1000 (YAML takes 1e3 for text)"),
         (PIPELINE, "learning_rate: 0.003", "learning_rate: .nan", "training.learning_rate = NaN"),
         (PIPELINE, "learning_rate: 0.003", "learning_rate: 0", "training.learning_rate = 0: must be more than 0"),
         (
