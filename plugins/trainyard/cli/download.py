@@ -35,7 +35,7 @@ def fetch(
     """Makes ``folder`` of ``files`` (each ``path``, ``url``, ``size``, ``sha256``); it appears when everything in it is checked.
 
     Raises:
-        ConfigError: the folder exists, or a path would leave it.
+        ConfigError: the folder exists or cannot be made, or a path would leave it.
         DamagedError: bytes that are not what the marker says.
         UnavailableError: S3 does not answer.
     """
@@ -45,8 +45,11 @@ def fetch(
         path = PurePosixPath(file["path"])
         if path.is_absolute() or ".." in path.parts or not path.parts:
             raise ConfigError(f"the server names a file `{file['path']}`, which would lie outside the folder: nothing was downloaded")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
+    except OSError as e:
+        raise ConfigError(f"{folder} cannot be made ({e.strerror}): name another folder with `-o`") from e
     try:
         with _http(files, transport) as http:
             for file in files:

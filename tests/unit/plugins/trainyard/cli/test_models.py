@@ -93,6 +93,14 @@ def test_a_folder_that_is_there_is_left_alone(tmp_path: Path) -> None:
         download.fetch(_files(), tmp_path / "model", transport=_transport())
 
 
+def test_a_folder_that_cannot_be_made_is_told_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(ConfigError, match=r"file/model cannot be made .*: name another folder with `-o`"):
+        download.fetch(_files(), tmp_path / "file" / "model", transport=_transport())
+    with pytest.raises(ConfigError, match=r"^/proc/model cannot be made"):
+        download.fetch(_files(), Path("/proc/model"), transport=_transport())
+
+
 def test_what_was_fetched_before_is_not_fetched_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fetched: list[str] = []
 
