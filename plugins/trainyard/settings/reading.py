@@ -23,6 +23,7 @@ from pydantic_core import ErrorDetails
 Location = tuple[str | int, ...]
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _LONGEST_VALUE = 60
+_NOT_FINITE = "must be a finite number: JSON, in which a run gets it, has none such"
 _EXPONENT = re.compile(r"([+-]?\d+)(?:\.(\d*))?[eE]([+-]?)(\d+)\Z", re.ASCII)
 _LARGEST_WHOLE = 2**53
 """Above it a float is no exact whole number."""
@@ -170,13 +171,28 @@ def validate(model: type[M], document: Document, name: str) -> tuple[M | None, l
     """The document as ``model``, whose ``name`` is the file's stem."""
     if "name" in document.data:
         return None, [document.problem(("name",), "the name is the file's own: remove this key")]
+    # Fields of a type are checked with it; in free-form mappings (a model's config) nobody else would look.
+    infinite = {location: document.problem(location, _NOT_FINITE) for location in _not_finite(document.data, ())}
     try:
         # Through JSON, since pydantic's strict mode takes texts as times and lists as tuples there, and nothing else.
-        return model.model_validate_json(json.dumps({**document.data, "name": name}, default=_jsonable)), []
+        value = model.model_validate_json(json.dumps({**document.data, "name": name}, default=_jsonable))
     except ValidationError as error:
-        return None, [_explain(model, document, detail) for detail in error.errors(include_url=False)]
+        details = error.errors(include_url=False)
+        for detail in details:
+            infinite.pop(detail["loc"], None)
+        return None, [*(_explain(model, document, detail) for detail in details), *infinite.values()]
     except (TypeError, ValueError) as error:
         return None, [Problem(document.file, None, "", None, f"holds a value that JSON has no form for: {error}")]
+    return (value, []) if not infinite else (None, list(infinite.values()))
+
+
+def _not_finite(value: Any, location: Location) -> Iterable[Location]:
+    """Where the numbers are that JSON, and so the run spec, has no form for."""
+    if isinstance(value, dict | list):
+        for part, below in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _not_finite(below, (*location, part))
+    elif isinstance(value, float) and not math.isfinite(value):
+        yield location
 
 
 def _jsonable(value: Any) -> Any:

@@ -108,6 +108,18 @@ def test_the_line_is_where_the_key_stands(config: Config) -> None:
     assert config.problem().startswith(f"config/{PIPELINE}.yaml:{line}: training.epochs = 0:")
 
 
+@pytest.mark.parametrize(("written", "shown"), [(".nan", "NaN"), ("-.inf", "-Infinity"), ("1.0e+999", "Infinity")])
+def test_a_models_own_config_holds_finite_numbers(config: Config, written: str, shown: str) -> None:
+    config.edit(PIPELINE, "config: {classes: 10}", f"config: {{rates: [0.1, {written}]}}")
+    problem = config.problem()
+    assert f" model.config.rates.1 = {shown}: must be a finite number" in problem
+
+
+def test_a_field_that_is_not_finite_is_told_once(config: Config) -> None:
+    config.edit(PIPELINE, "learning_rate: 0.003", "learning_rate: .inf")
+    assert "training.learning_rate = Infinity" in config.problem()
+
+
 def test_a_syntax_error_is_told_with_its_line(config: Config) -> None:
     config.write(PIPELINE, "tenant: vision\ndescription: a: b\n")
     assert config.problem().startswith(f"config/{PIPELINE}.yaml:2: is not valid YAML:")
