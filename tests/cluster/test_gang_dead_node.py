@@ -1,6 +1,6 @@
 """A node that dies with replicas on it. Only where somebody can make one die: the commands are in the environment, ``{node}`` in them.
 
-    TRAINYARD_TEST_NODE_DOWN='realkube node-down {node}'  TRAINYARD_TEST_NODE_UP='realkube up …'
+TRAINYARD_TEST_NODE_DOWN='realkube node-down {node}'  TRAINYARD_TEST_NODE_UP='realkube up …'
 """
 
 from __future__ import annotations
