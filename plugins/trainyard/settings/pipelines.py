@@ -5,6 +5,7 @@ The sections carry the same field names as the run spec's (:mod:`trainyard.contr
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
@@ -12,15 +13,21 @@ from pydantic import AfterValidator, Field, StringConstraints, model_validator
 from trainyard.settings.base import PACKAGE_PATTERN, ModuleAttribute, Name, Section, TenantName, Text
 
 ZOO_PREFIX = "trainer.models."
+_ANY_DAY = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+"""Where the search for a schedule's next time starts; it looks decades ahead, so that leap days are found from any day."""
 
 
 def _check_cron(text: str) -> str:
-    from croniter import croniter  # type: ignore[import-untyped]
+    from croniter import CroniterBadDateError, croniter  # type: ignore[import-untyped]
 
     if not text.startswith("@") and len(text.split()) != 5:
         raise ValueError("give five fields (minute hour day month weekday), as '0 6 * * 1', or @daily, @weekly, @monthly")
     if not croniter.is_valid(text):
         raise ValueError("is no cron expression: give five fields (minute hour day month weekday), as '0 6 * * 1'")
+    try:
+        croniter(text, _ANY_DAY).get_next(dt.datetime)
+    except CroniterBadDateError:
+        raise ValueError("never comes: no month it names has such a day") from None
     return text
 
 

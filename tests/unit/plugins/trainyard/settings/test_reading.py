@@ -61,6 +61,7 @@ CLUSTER = "clusters/embedded"
         (PIPELINE, "  minimum: 0.85\n", "", "gate.minimum: is missing: add it (The least value that passes."),
         (PIPELINE, "gate:\n", "schedule: daily\ngate:\n", 'schedule = "daily": give five fields'),
         (PIPELINE, "gate:\n", "schedule: 99 6 * * 1\ngate:\n", 'schedule = "99 6 * * 1": is no cron expression'),
+        (PIPELINE, "gate:\n", "schedule: 0 0 30 2 *\ngate:\n", 'schedule = "0 0 30 2 *": never comes'),
         (PIPELINE, "gate:\n", "schedule: '0 0 6 * * 1'\ngate:\n", "give five fields"),
         (PIPELINE, "  model: digits-mlp", "  model: Digits_MLP", 'export.model = "Digits_MLP": use 1–40 lower-case letters'),
         (PIPELINE, "gang:\n  workers: 1\n  parameter_servers: 1\n", "gang: 5\n", "gang = 5: must be a mapping"),
@@ -118,6 +119,12 @@ def test_a_models_own_config_holds_finite_numbers(config: Config, written: str, 
 def test_a_field_that_is_not_finite_is_told_once(config: Config) -> None:
     config.edit(PIPELINE, "learning_rate: 0.003", "learning_rate: .inf")
     assert "training.learning_rate = Infinity" in config.problem()
+
+
+@pytest.mark.parametrize("schedule", ["0 0 29 2 *", "0 0 31 4 1", "@monthly"])
+def test_a_schedule_that_comes_seldom_is_one(config: Config, schedule: str) -> None:
+    config.edit(PIPELINE, "gate:\n", f"schedule: '{schedule}'\ngate:\n")
+    assert config.load().pipelines["digits-mlp"].schedule == schedule
 
 
 def test_a_syntax_error_is_told_with_its_line(config: Config) -> None:
