@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import http.client
 import json
 import os
 import shutil
@@ -243,7 +244,7 @@ class Demo:
         try:
             with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(call, timeout=30) as answer:
                 return str(json.load(answer)["access_token"])
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError, KeyError, http.client.HTTPException) as error:
             raise DemoError(f"{airflow['url']} gives no token to {airflow['admin_user']}: {error}") from error
 
     def _command(self, *words: str) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import datetime
+import http.client
 import json
 import os
 import secrets
@@ -200,7 +201,7 @@ class Airflow:
             opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
             with opener.open(f"{self.url}/api/v2/monitor/health", timeout=5) as answer:
                 value = json.load(answer)
-        except (OSError, ValueError):
+        except (OSError, ValueError, http.client.HTTPException):  # the last: whoever has the port does not speak HTTP
             return {}
         return value if isinstance(value, dict) else {}
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import socket
 from collections.abc import Mapping
+from pathlib import Path
 
 from local.stack.events import StackError
 from local.stack.processes import listener
@@ -29,6 +30,7 @@ NAMES = (
     "s3_filer_grpc",
 )
 """In the order of the block: `airflow` has the base itself."""
+EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def plan(base: int = DEFAULT_BASE, overrides: Mapping[str, int] | None = None) -> dict[str, int]:
@@ -54,6 +56,22 @@ def parse_override(text: str) -> tuple[str, int]:
     if not equals or not number.isdigit():
         raise StackError(f"--port {text}: expected NAME=NUMBER, as in --port airflow=9090")
     return name, int(number)
+
+
+def ephemeral_overlap(ports: Mapping[str, int], source: Path = EPHEMERAL) -> str | None:
+    """One line when the kernel may give some of these ports to any client that connects; None when not, or when it is not known."""
+    try:
+        first, last = map(int, source.read_text(encoding="ascii").split())
+    except (OSError, ValueError):
+        return None
+    within = sorted(port for port in ports.values() if first <= port <= last)
+    if not within:
+        return None
+    which = f"port {within[0]} lies" if len(within) == 1 else f"{len(within)} of the ports ({within[0]} … {within[-1]}) lie"
+    return (
+        f"{which} in the range {first}-{last} from which the kernel takes the ports of clients (net.ipv4.ip_local_port_range): one may be "
+        f"taken at any moment; a --port-base below {first} is safe"
+    )
 
 
 def check_free(ports: Mapping[str, int]) -> None:

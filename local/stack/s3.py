@@ -7,6 +7,7 @@ filer) hand out any object without credentials: they are on loopback and must ne
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import secrets
@@ -88,7 +89,7 @@ class S3:
         except urllib.error.HTTPError as error:
             if error.code >= 500:
                 return False
-        except OSError:
+        except (OSError, http.client.HTTPException):  # the last: whoever has the port does not speak HTTP
             return False
         return self._master_has("/cluster/status", "IsLeader") and self._master_has("/dir/status", "Topology", "Max")
 
@@ -97,7 +98,7 @@ class S3:
         try:
             with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=2) as answer:
                 value = json.load(answer)
-        except (OSError, ValueError):
+        except (OSError, ValueError, http.client.HTTPException):
             return False
         for key in keys:
             value = value.get(key) if isinstance(value, dict) else None

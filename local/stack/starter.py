@@ -136,6 +136,8 @@ class Starter:
             self.reporter.note(f"ended {len(killed)} processes that an earlier start had left")
         check_space(self.state)
         ports.check_free(self.options.ports)
+        if overlap := ports.ephemeral_overlap(self.options.ports):
+            self.reporter.note(overlap)
         self._write_state()
         base = base_environment()
         with self.reporter.phase("Kubernetes binary"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -64,3 +65,15 @@ def test_a_port_that_was_just_given_up_is_free() -> None:
         server.bind(("127.0.0.1", 0))
         port = server.getsockname()[1]
     ports.check_free({"s3": port})
+
+
+@pytest.mark.parametrize(("base", "said"), [(19000, None), (32767, "12 of the ports (32768 … 32779) lie"), (40000, "13 of the ports")])
+def test_ports_that_the_kernel_gives_to_clients_are_noted(tmp_path: Path, base: int, said: str | None) -> None:
+    (tmp_path / "range").write_text("32768\t60999\n")
+    found = ports.ephemeral_overlap(ports.plan(base), tmp_path / "range")
+    assert (said is None and found is None) or (said is not None and found is not None and said in found and "below 32768" in found)
+    assert "\n" not in (found or "")
+
+
+def test_an_unknown_range_is_no_reason_to_warn(tmp_path: Path) -> None:
+    assert ports.ephemeral_overlap(ports.plan(40000), tmp_path / "absent") is None
