@@ -25,6 +25,9 @@ CLUSTER_VARIABLE: Final = "TRAINYARD_CLUSTER"
 KUBECONFIG_VARIABLE: Final = "TRAINYARD_KUBECONFIG"
 S3_ENDPOINT_VARIABLE: Final = "TRAINYARD_S3_ENDPOINT"
 DEFAULT_CLUSTER: Final = "embedded"
+FOLDERS: Final = ("tenants", "datasets", "pipelines", "clusters")
+"""All that YAML is read from."""
+SCHEMAS: Final = "schemas"
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -109,9 +112,12 @@ class _Folder:
     cluster: ClusterProfile | None = None
     problems: list[Problem] = field(default_factory=list)
     """Of the folder as a whole and of the cluster profiles."""
+    strays: list[Problem] = field(default_factory=list)
+    """YAML in places that nothing is read from: told, but no reason to take anybody's DAGs away."""
 
     def all_problems(self) -> Iterable[Problem]:
         yield from self.problems
+        yield from self.strays
         for kind in (self.tenants, self.datasets, self.pipelines):
             yield from kind.problems
 
@@ -160,7 +166,7 @@ def load_tenant(
         raise ConfigError([str(problem) for problem in (*folder.problems, *own)])
     mine = {name: pipeline for name, pipeline in folder.pipelines.good.items() if pipeline.tenant == tenant}
     used = {pipeline.dataset for pipeline in mine.values()} | set(_datasets_of_broken(folder, tenant))
-    problems = own + [p for p in folder.pipelines.problems if _concerns(p, folder, tenant)]
+    problems = own + folder.strays + [p for p in folder.pipelines.problems if _concerns(p, folder, tenant)]
     problems += [p for p in folder.datasets.problems if Path(p.file).stem in used]
     usable = {name: pipeline for name, pipeline in mine.items() if pipeline.dataset in folder.datasets.good}
     view = replace(
@@ -202,6 +208,7 @@ def _read(config_dir: Path | str | None, cluster: str | None, environ: Mapping[s
     environ = os.environ if environ is None else environ
     folder = _Folder(find_config(config_dir, environ))
     _read_cluster(folder, cluster or environ.get(CLUSTER_VARIABLE) or DEFAULT_CLUSTER, environ, every_profile=every_profile)
+    folder.strays += _strays(folder.config_dir)
     for kind in (folder.tenants, folder.datasets, folder.pipelines):
         kind.read(folder.config_dir)
     # Tenants stay usable: whose file is the wrong one nobody can tell.
@@ -219,6 +226,35 @@ def _read(config_dir: Path | str | None, cluster: str | None, environ: Mapping[s
         if found:
             del folder.pipelines.good[name]
     return folder
+
+
+def _strays(config_dir: Path) -> Iterable[Problem]:
+    """YAML that nobody reads: beside the folders, in one of another name (``pipeline/``), or a level too deep.
+
+    Hidden names are passed over: a mounted ConfigMap keeps its versions in such.
+    """
+    for path in _listed(config_dir):
+        file = f"{config_dir.name}/{path.name}"
+        if path.is_dir() and path.name in FOLDERS:
+            for below in _listed(path):
+                if below.is_dir() and _holds_yaml(below):
+                    yield Problem(f"{file}/{below.name}/", None, "", None, f"is not read: put its files into {file}/ itself")
+        elif path.is_dir() and path.name != SCHEMAS and _holds_yaml(path):
+            yield Problem(f"{file}/", None, "", None, f"is not read: unknown folder; {did_you_mean(path.name, FOLDERS)}")
+        elif path.is_file() and path.suffix in (".yaml", ".yml"):
+            yield Problem(file, None, "", None, f"is not read: put it into one of {', '.join(f'{folder}/' for folder in FOLDERS)}")
+
+
+def _holds_yaml(folder: Path) -> bool:
+    return any(path.suffix in (".yaml", ".yml") for path in _listed(folder))
+
+
+def _listed(folder: Path) -> list[Path]:
+    """By name, without hidden ones; nothing of a folder that may not be listed, such as a volume's ``lost+found``."""
+    try:
+        return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    except OSError:
+        return []
 
 
 def find_config(config_dir: Path | str | None, environ: Mapping[str, str]) -> Path:

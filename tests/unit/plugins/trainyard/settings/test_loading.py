@@ -176,3 +176,30 @@ class TestOneTenant:
             load_tenant("vision", config.folder, environ={})
         with pytest.raises(ConfigError, match=r"tenants/vison.yaml: does not exist; did you mean 'vision'"):
             load_tenant("vison", config.folder, environ={})
+
+
+@pytest.mark.parametrize(
+    ("stray", "told"),
+    [
+        ("pipeline/mine.yaml", "config/pipeline/: is not read: unknown folder; did you mean 'pipelines'?"),
+        ("dataset/mine.yml", "config/dataset/: is not read: unknown folder; did you mean 'datasets'?"),
+        ("pipelines/vision/mine.yaml", "config/pipelines/vision/: is not read: put its files into config/pipelines/ itself"),
+        ("mine.yaml", "config/mine.yaml: is not read: put it into one of tenants/, datasets/, pipelines/, clusters/"),
+    ],
+)
+def test_yaml_where_nothing_is_read_is_told_and_takes_nothing_away(config: Config, stray: str, told: str) -> None:
+    path = config.folder / stray
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("tenant: vision\n")
+    assert config.problem() == told
+    view = load_tenant("vision", config.folder, environ={})
+    assert view.problems == (told,)
+    assert set(view.settings.pipelines) == {"digits-mlp", "mnist-cnn"}
+
+
+def test_what_is_no_yaml_may_lie_anywhere(config: Config) -> None:
+    (config.folder / "README.md").write_text("ours")
+    for folder, name in (("notes", "a.md"), ("..2026_01_01", "a.yaml"), ("schemas", "a.json"), ("pipelines/.old", "a.yaml")):
+        (config.folder / folder).mkdir(exist_ok=True)
+        (config.folder / folder / name).write_text("ours")
+    config.load()
