@@ -102,8 +102,15 @@ def busy(state: State, reporter: Reporter) -> int:
         return 0
     doing = "being stopped" if value.get("phase") == "stopping" else "being started"
     message = f"the platform in {state.root} is {doing} by pid {state.starter_pid()}: wait for it, or use another --state DIR"
-    reporter.emit("error", message=message)
+    tell_error(message, as_json=reporter.as_json)
     return 3
+
+
+def tell_error(message: str, *, as_json: bool) -> None:
+    """One line on stderr, and an event for a program."""
+    if as_json:
+        Reporter(sys.stdout, as_json=True).emit("error", message=message)
+    print(message, file=sys.stderr)
 
 
 def up(state: State, arguments: argparse.Namespace, argv: Sequence[str]) -> int:
@@ -243,9 +250,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return up(state, arguments, words)
         return {"serve": serve, "down": down, "status": status, "restart": restart}[arguments.command](state, arguments)
     except StackError as error:
-        if arguments.json:
-            Reporter(as_json=True).emit("error", message=str(error))
-        print(error, file=sys.stderr)
+        tell_error(str(error), as_json=arguments.json)
         return 1
     except KeyboardInterrupt:
         return 130

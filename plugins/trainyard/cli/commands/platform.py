@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +17,7 @@ from trainyard.cli import places
 from trainyard.cli import session as sessions
 from trainyard.cli.client import Client
 from trainyard.cli.exits import Exit
-from trainyard.cli.invoking import JsonOption
+from trainyard.cli.invoking import JsonOption, print_error
 from trainyard.cli.output import Output, seconds
 from trainyard.cli.session import Session
 from trainyard.errors import ConfigError, RefusedError
@@ -180,24 +181,44 @@ def init(
 
 
 def _stack(arguments: Sequence[str], out: Output) -> int:
-    """Runs ``python -m local.stack`` and shows its events; its errors go to stderr as it writes them."""
+    """Runs ``python -m local.stack`` and shows its events; its errors go to stderr."""
     root = places.need_checkout("a platform of one's own")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))}
-    program = subprocess.Popen(
-        [sys.executable, "-m", "local.stack", arguments[0], "--json", *arguments[1:]], env=environment, stdout=subprocess.PIPE, text=True
-    )
-    assert program.stdout is not None
+    command = [sys.executable, "-m", "local.stack", arguments[0], "--json", *arguments[1:]]
+    shown: set[str] = set()
     moving = sys.stdout.isatty() and not out.as_json
+    with tempfile.TemporaryFile("w+") as remarks:
+        program = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=remarks, text=True)
+        assert program.stdout is not None
+        try:
+            for line in program.stdout:
+                if out.as_json:
+                    print(line, end="", flush=True)
+                else:
+                    _show_event(line, out, moving)
+                shown |= _show_error(line)
+            return program.wait()
+        except KeyboardInterrupt:
+            program.wait()  # the terminal has interrupted it too: it takes down what it had begun
+            raise
+        finally:
+            remarks.seek(0)
+            for line in remarks.read().splitlines():
+                if line not in shown:  # an error is both an event and a line
+                    shown.add(line)
+                    print_error(RefusedError(line))
+
+
+def _show_error(line: str) -> set[str]:
+    """On stderr, as the command's own errors are; the lines that it showed, none where the line is another event."""
     try:
-        for line in program.stdout:
-            if out.as_json:
-                print(line, end="", flush=True)
-            else:
-                _show_event(line, out, moving)
-        return program.wait()
-    except KeyboardInterrupt:
-        program.wait()  # the terminal has interrupted it too: it takes down what it had begun
-        raise
+        event: dict[str, Any] = json.loads(line)
+    except ValueError:
+        return set()
+    if event.get("event") != "error":
+        return set()
+    print_error(RefusedError(event["message"]))
+    return set(str(event["message"]).splitlines())
 
 
 def _show_event(line: str, out: Output, moving: bool) -> None:

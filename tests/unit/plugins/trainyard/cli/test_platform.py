@@ -277,6 +277,18 @@ def test_a_platform_that_does_not_come_up_is_exit_code_1(server: Server, trainya
     assert json.loads((stack / "asked.json").read_text())[0] == "down"
 
 
+@pytest.mark.parametrize("json_too", [[], ["--json"]])
+def test_an_error_of_the_stack_is_said_once_as_the_commands_own(
+    server: Server, trainyard: Trainyard, stack: Path, tmp_path: Path, json_too: list[str]
+) -> None:
+    """It is an event and a line on stderr; what is only the one or the other is said too."""
+    _script(stack, 3, {"event": "error", "message": "being started by pid 7: wait for it"})
+    said = trainyard("up", "--state", str(tmp_path), *json_too).err
+    assert said == "trainyard: being started by pid 7: wait for it\ntrainyard: port 1 is taken: choose another\n"
+    _script(stack, 3, {"event": "error", "message": "port 1 is taken: choose another"})
+    assert trainyard("up", "--state", str(tmp_path), *json_too).err == "trainyard: port 1 is taken: choose another\n"
+
+
 def test_a_platform_that_is_up_is_not_given_another_configuration(
     server: Server, trainyard: Trainyard, stack: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

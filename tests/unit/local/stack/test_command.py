@@ -1,0 +1,40 @@
+"""`python -m local.stack` where nothing is to be started: what is refused, and in how many lines."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from local.stack.starter import hold
+from local.stack.state import CHECKOUT, State
+
+
+def call(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "local.stack", *words],
+        cwd=CHECKOUT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize("more", [[], ["--foreground"]])
+def test_while_another_start_is_under_way_the_way_out_is_told(tmp_path: Path, more: list[str]) -> None:
+    state = State.at(tmp_path)
+    lock = hold(state)
+    assert lock is not None
+    state.write({"phase": "starting"})
+    try:
+        done = call("up", "--state", str(tmp_path), "--json", *more)
+    finally:
+        lock.release()
+    said = f"the platform in {tmp_path} is being started by pid {os.getpid()}: wait for it, or use another --state DIR"
+    assert (done.returncode, done.stderr) == (3, said + "\n")
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [{"event": "error", "message": said}]
