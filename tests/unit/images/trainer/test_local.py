@@ -80,6 +80,16 @@ def test_ones_own_model_is_trained_and_evaluated_without_any_server(spec_file: C
     assert float(found.group(1)) > 0.85
 
 
+def test_a_build_that_ends_the_process_is_no_success(spec_file: Callable[..., str], data: Path, tmp_path: Path) -> None:
+    package = tmp_path / "mine"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "net.py").write_text("import sys\n\ndef build(config):\n    sys.exit(0)\n")
+    done = command(spec_file(model__build="mine.net:build"), data, tmp_path, cwd=tmp_path)
+    assert done.returncode == ExitCode.USER_ERROR
+    assert "error: mine.net:build(config): mine/net.py:4: SystemExit: 0; code of a run must not end its process" in done.stderr.splitlines()
+
+
 def test_a_mistake_is_one_line_with_ones_own_file(spec_file: Callable[..., str], data: Path, tmp_path: Path) -> None:
     package = tmp_path / "mine"
     package.mkdir()
