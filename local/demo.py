@@ -28,6 +28,7 @@ from typing import Any, NoReturn
 
 from local.leftovers import processes_of
 from local.stack import control_plane
+from local.stack.events import StackError
 from local.stack.shim import PR_SET_PDEATHSIG
 from local.stack.state import CHECKOUT, State
 
@@ -299,7 +300,7 @@ def main() -> int:
     parser.add_argument("pipeline", nargs="?", default="mnist-cnn")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="settings", help="a parameter of the run's form")
     parser.add_argument("--state", type=Path, default=Path(os.environ.get("TRAINYARD_STATE") or CHECKOUT / "var"))
-    parser.add_argument("--port-base", type=int)
+    parser.add_argument("--port-base", metavar="N")
     options = parser.parse_args()
 
     def stop(*_: object) -> NoReturn:
@@ -307,15 +308,19 @@ def main() -> int:
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGHUP, stop)
-    stack_options = ["--port-base", str(options.port_base)] if options.port_base else []
-    demo = Demo(State.at(options.state), options.pipeline, options.settings, stack_options)
+    stack_options = ["--port-base", str(options.port_base)] if options.port_base is not None else []
+    try:
+        demo = Demo(State.at(options.state), options.pipeline, options.settings, stack_options)
+    except StackError as error:
+        print(f"✗ {error}", file=sys.stderr)
+        return 1
     failed: str | None = None
     try:
         demo.bring_up()
         demo.train()
         demo.fetch_model()
         demo.count_pods()
-    except DemoError as error:
+    except (DemoError, StackError) as error:
         failed = str(error)
     except KeyboardInterrupt:
         failed = "interrupted"

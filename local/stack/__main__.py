@@ -42,13 +42,10 @@ def parser() -> argparse.ArgumentParser:
 
     for name, text in (("up", "start everything, and keep it running"), ("serve", argparse.SUPPRESS)):
         up = command(name, text)
-        base = int(os.environ.get("TRAINYARD_PORT_BASE") or ports.DEFAULT_BASE)
         up.add_argument(
             "--port-base",
-            type=int,
-            default=base,
             metavar="N",
-            help="first port of the block (TRAINYARD_PORT_BASE; default: %(default)s, Airflow's)",
+            help=f"first port of the block, Airflow's (TRAINYARD_PORT_BASE; default: {ports.DEFAULT_BASE})",
         )
         up.add_argument("--port", action="append", default=[], metavar="NAME=N", help=f"one port; names: {', '.join(ports.NAMES)}")
         up.add_argument("--no-airflow", action="store_true", help="only the cluster and S3")
@@ -67,7 +64,7 @@ def parser() -> argparse.ArgumentParser:
 def options_of(arguments: argparse.Namespace) -> Options:
     overrides = dict(ports.parse_override(text) for text in arguments.port)
     return Options(
-        ports=ports.plan(arguments.port_base, overrides),
+        ports=ports.plan(ports.base(arguments.port_base, os.environ), overrides),
         airflow=not arguments.no_airflow,
         sync=not arguments.no_sync,
         fsync=not arguments.unsafe_no_fsync,

@@ -50,6 +50,17 @@ def plan(base: int = DEFAULT_BASE, overrides: Mapping[str, int] | None = None) -
     return ports
 
 
+def base(option: str | None, environment: Mapping[str, str]) -> int:
+    """The first port: the option's, else TRAINYARD_PORT_BASE's, else the default. Raises StackError naming which is no number."""
+    name, text = ("--port-base", option) if option is not None else ("TRAINYARD_PORT_BASE", environment.get("TRAINYARD_PORT_BASE"))
+    if not text and option is None:
+        return DEFAULT_BASE
+    try:
+        return int(str(text))
+    except ValueError as error:
+        raise StackError(f"{name}={text}: expected a port number between 1024 and 65535, as in {name}={DEFAULT_BASE}") from error
+
+
 def parse_override(text: str) -> tuple[str, int]:
     """`airflow=9090` -> ("airflow", 9090); raises StackError."""
     name, equals, number = text.partition("=")

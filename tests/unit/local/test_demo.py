@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from local.demo import Demo, progress_line
-from local.stack.state import State
+from local.stack.state import CHECKOUT, State
 
 GOOD = {
     "state": "success",
@@ -76,3 +79,26 @@ def test_progress_says_what_is_known() -> None:
     whole = {"step": 120, "total_steps": 900, "loss": 0.25, "examples_per_second": 851.3}
     assert progress_line(whole) == "  training: step 120/900, loss 0.2500, 851 examples/s"
     assert progress_line({"step": 1}) == "  training: step 1"
+
+
+def make_run(state: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The program, where it is refused before anything starts."""
+    command = [sys.executable, "-m", "local.demo", *words]
+    env = {**os.environ, **environment, "TRAINYARD_STATE": str(state)}
+    return subprocess.run(command, cwd=CHECKOUT, env=env, capture_output=True, text=True, timeout=60)
+
+
+def test_a_state_folder_that_cannot_be_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for place in (tmp_path / "file", Path("/proc/sys/ty")):
+        done = make_run(place)
+        assert done.returncode == 1
+        assert done.stderr.startswith(f"✗ cannot make the state folder {place}: ")
+        assert done.stderr.count("\n") == 1
+
+
+def test_a_port_base_that_is_no_number_is_told(tmp_path: Path) -> None:
+    done = make_run(tmp_path, TRAINYARD_PORT_BASE="abc")
+    assert done.returncode == 1
+    assert "✗ TRAINYARD_PORT_BASE=abc: expected a port number" in done.stdout
+    assert "Traceback" not in done.stderr

@@ -38,3 +38,13 @@ def test_while_another_start_is_under_way_the_way_out_is_told(tmp_path: Path, mo
     said = f"the platform in {tmp_path} is being started by pid {os.getpid()}: wait for it, or use another --state DIR"
     assert (done.returncode, done.stderr) == (3, said + "\n")
     assert [json.loads(line) for line in done.stdout.splitlines()] == [{"event": "error", "message": said}]
+
+
+def test_a_port_base_that_is_no_number_is_one_line_and_only_where_ports_are_asked_for(tmp_path: Path) -> None:
+    done = call("up", "--state", str(tmp_path), TRAINYARD_PORT_BASE="abc")
+    assert done.returncode == 1
+    assert done.stderr == "TRAINYARD_PORT_BASE=abc: expected a port number between 1024 and 65535, as in TRAINYARD_PORT_BASE=18080\n"
+    done = call("up", "--state", str(tmp_path), "--port-base", "", TRAINYARD_PORT_BASE="19000")
+    assert (done.returncode, done.stderr.startswith("--port-base=: expected a port number")) == (1, True)
+    done = call("down", "--state", str(tmp_path), TRAINYARD_PORT_BASE="abc")
+    assert (done.returncode, done.stderr) == (0, "")
