@@ -34,6 +34,8 @@ from local.stack.state import CHECKOUT, State
 
 PODS_GONE_WITHIN_S = 60.0
 CANCEL_WITHIN_S = 15.0
+BUSY = 3
+"""`up`'s exit code where another has the state folder."""
 _libc = ctypes.CDLL(None)  # loaded before any fork: what runs between fork and exec must not import
 
 
@@ -142,8 +144,7 @@ class Demo:
                 case "progress":
                     self.screen.progress(f"… {event['name']} {event['done']}/{event['total']} {event['detail']}")
                 case "note":
-                    message = event["message"]
-                    self.screen.line(message)
+                    self.screen.line(event["message"])
                 case "error":
                     message = event["message"]
                 case "up":
@@ -151,6 +152,8 @@ class Demo:
                     break
         if not self.document:
             code = self.platform.wait()
+            if code == BUSY:  # another's, being started or stopped: its processes are not what we left
+                self.platform = None
             raise DemoError(message or f"the platform did not come up (exit code {code}): see {self.state.logs / 'starter.log'}")
         if self.document["starter"]["pid"] != self.platform.pid:
             self.platform = None  # somebody else's: it is not ours to stop
@@ -209,9 +212,12 @@ class Demo:
         """Waits until no pod is left, and remembers those that are."""
         plane = control_plane.prepare(self.state, self.document["ports"], Path(self.document["kubernetes"]["binary"]))
         deadline = time.monotonic() + PODS_GONE_WITHIN_S
-        while (pods := plane.all_pods()) and time.monotonic() < deadline:
-            self.screen.progress(f"waiting for {len(pods)} pods to go")
-            time.sleep(0.5)
+        try:
+            while (pods := plane.all_pods()) and time.monotonic() < deadline:
+                self.screen.progress(f"waiting for {len(pods)} pods to go")
+                time.sleep(0.5)
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            raise DemoError(f"{plane.server} does not say which pods are left: {error}") from error
         self.pods = pods
 
     def cancel(self) -> None:

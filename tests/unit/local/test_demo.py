@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from local.demo import Demo, progress_line
+from local.demo import Demo, DemoError, progress_line
+from local.stack.starter import hold
 from local.stack.state import CHECKOUT, State
 
 GOOD = {
@@ -102,3 +103,17 @@ def test_a_port_base_that_is_no_number_is_told(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "✗ TRAINYARD_PORT_BASE=abc: expected a port number" in done.stdout
     assert "Traceback" not in done.stderr
+
+
+def test_the_processes_of_another_make_run_are_not_what_this_one_left(tmp_path: Path) -> None:
+    state = State.at(tmp_path)
+    lock = hold(state)
+    assert lock is not None
+    state.write({"phase": "starting"})
+    demo = Demo(state, "mnist-cnn", [], [])
+    try:
+        with pytest.raises(DemoError, match="is being started by pid"):
+            demo.bring_up()
+        assert demo.platform is None  # what is not ours is neither stopped nor counted
+    finally:
+        lock.release()
