@@ -279,7 +279,7 @@ class TestCleanUp:
             assert (done.ended_uploads, done.outcome) == (1, "cancelled")
             assert done.took_s < 30 * left.profile.patience
             assert (store.get_json(keys.run_result(left.spec.run)) or {})["outcome"] == "cancelled"
-            again = clean_up(api, store, tenant=left.spec.tenant, run=left.spec.run, log=lines.append)
+            again = clean_up(api, store, tenant=left.spec.tenant, run=left.spec.run, outcome="cancelled", log=lines.append)
         assert (again.ended_uploads, again.outcome) == (0, "cancelled")
         assert any(line.startswith(f"run {left.spec.run}: nothing left") for line in lines)
 

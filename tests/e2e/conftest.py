@@ -29,13 +29,10 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
         **{
             "digits-strict": {"gate": {"minimum": UNREACHABLE}},
             "digits-long": {"training": {"epochs": None, "steps": 6000, "checkpoint_every_steps": 200}},
-            "digits-tick": {"schedule": "* * * * *"},
         },
     )
     made = Platform(folder / "var", config)
     made.start()
-    # It would be busy every minute: the case about ticks lets it go on.
-    made.api("PATCH", "/dags/train_vision_digits-tick", json={"is_paused": True}).raise_for_status()
     try:
         yield made
         made.no_pods()

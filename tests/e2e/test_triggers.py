@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.fixtures.platform import Platform, until
+from tests.fixtures.platform import Platform, add_pipeline, until
 
 DAG = "train_vision_digits-mlp"
 
@@ -56,23 +56,34 @@ def test_a_backfill_trains_each_version_once(platform: Platform) -> None:
     assert again["versions"] == [], "every version was run already"
 
 
-def test_a_tick_takes_the_newest_version_and_the_next_one_has_nothing_to_do(platform: Platform) -> None:
+def test_a_new_file_s_tick_takes_the_newest_version_and_the_next_one_has_nothing_to_do(platform: Platform) -> None:
     dag = "train_vision_digits-tick"
+    add_pipeline(platform.config, "digits-tick", {"schedule": "* * * * *"})
+    until(lambda: platform.api("GET", f"/dags/{dag}").status_code == 200, 120, "the new file's DAG is there, without a restart", every_s=2)
 
     def ticks() -> list[dict[str, Any]]:
         return sorted((run for run in runs_of(platform, dag) if run["run_type"] == "scheduled"), key=lambda run: run["run_after"])
 
-    platform.api("PATCH", f"/dags/{dag}", json={"is_paused": False}).raise_for_status()
+    def all_ended() -> bool:
+        return all(tick["state"] in ("success", "failed") for tick in ticks())
+
+    def outcomes() -> list[str | None]:
+        ended = [platform.status(f"{dag}/{tick['dag_run_id']}") for tick in ticks() if tick["state"] in ("success", "failed")]
+        return [(document["result"] or {}).get("outcome") for document in ended]
+
+    def pause(paused: bool) -> None:
+        platform.api("PATCH", f"/dags/{dag}", json={"is_paused": paused}).raise_for_status()
+
     try:
-        until(lambda: len([t for t in ticks() if t["state"] == "success"]) >= 2, 280, lambda: f"two ticks went well: {ticks()}", every_s=5)
+        until(lambda: "unchanged" in outcomes() and all_ended(), 280, lambda: f"a tick had nothing to do: {ticks()}", every_s=3)
     finally:
-        platform.api("PATCH", f"/dags/{dag}", json={"is_paused": True})
+        pause(True)
+        while not all_ended():  # one that began just now would be frozen half-way
+            pause(False)
+            until(all_ended, 120, "the last tick has ended", every_s=1)
+            pause(True)
+    assert outcomes()[0] == "exported"
     assert all(tick["partition_key"] == "1.1.0" for tick in ticks())
-    ended = [platform.status(f"{dag}/{tick['dag_run_id']}") for tick in ticks() if tick["state"] == "success"]
-    outcomes = [(item["result"] or {}).get("outcome") for item in ended]
-    assert outcomes[0] == "exported"
-    assert outcomes[-1] == "unchanged"
-    until(lambda: all(t["state"] in ("success", "failed") for t in ticks()), 120, "the last tick has ended", every_s=3)
 
 
 def test_what_is_refused_starts_nothing(platform: Platform, tmp_path: Path) -> None:

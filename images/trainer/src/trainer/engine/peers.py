@@ -58,7 +58,8 @@ class Presence:
         self._socket = socket.socket()
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._socket.bind(("", int(address.rpartition(":")[2])))
-        self._socket.listen(128)
+        # A full backlog would make a present chief look absent for a second, on a machine too busy to run the thread.
+        self._socket.listen(socket.SOMAXCONN)
         self._thread = threading.Thread(target=self._serve, name="presence", daemon=True)
         self._thread.start()
 
