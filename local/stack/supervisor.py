@@ -68,6 +68,8 @@ class Supervisor:
     """Called whenever a component's state changed."""
     _running: dict[str, _Running] = field(default_factory=dict)
     _one_shot: subprocess.Popen[bytes] | None = None
+    _log_from: dict[str, int] = field(default_factory=dict)
+    """How long each component's log was, in bytes, when it was asked for: what is before that is of an earlier start."""
 
     def __post_init__(self) -> None:
         shim.prctl(shim.PR_SET_CHILD_SUBREAPER, 1)  # orphans of a killed shim come to us, see _bury_orphans
@@ -94,6 +96,7 @@ class Supervisor:
         if component.name in self._running:
             raise RuntimeError(f"{component.name} runs already")
         since = datetime.datetime.now(datetime.UTC)
+        self._mark_log(component.name)
         self._running[component.name] = _Running(component, self._spawn(component), time.monotonic(), since)
         self.changed()
 
@@ -119,6 +122,7 @@ class Supervisor:
 
     def run_to_end(self, component: Component, *, interrupted: Callable[[], bool] = lambda: False, bound_s: float = 600.0) -> None:
         """Runs a program that ends by itself. Raises StackError with the end of its log when it fails or takes too long."""
+        self._mark_log(component.name)
         process = self._one_shot = self._spawn(component)
         began = time.monotonic()
         try:
@@ -139,8 +143,7 @@ class Supervisor:
 
     def _spawn(self, component: Component) -> subprocess.Popen[bytes]:
         path = self.log_path(component.name)
-        if path.exists() and path.stat().st_size > LOG_LIMIT:
-            path.replace(path.with_suffix(".log.1"))
+        self._set_aside(component.name)
         command = [
             sys.executable,
             "-I",
@@ -234,12 +237,23 @@ class Supervisor:
     def log_path(self, name: str) -> Path:
         return self.logs / f"{name}.log"
 
+    def _set_aside(self, name: str) -> None:
+        path = self.log_path(name)
+        if path.exists() and path.stat().st_size > LOG_LIMIT:
+            path.replace(path.with_suffix(".log.1"))
+            self._log_from[name] = 0
+
+    def _mark_log(self, name: str) -> None:
+        self._set_aside(name)
+        path = self.log_path(name)
+        self._log_from[name] = path.stat().st_size if path.exists() else 0
+
     def end_of_log(self, name: str, lines: int = 3) -> str:
-        """Where the log is and its last lines that say something, on one line."""
+        """Where the log is and its last lines that say something, on one line; none from before the component was asked for."""
         path = self.log_path(name)
         try:
             with open(path, "rb") as file:
-                file.seek(max(0, path.stat().st_size - 4096))
+                file.seek(max(self._log_from.get(name, 0), path.stat().st_size - 4096))
                 text = file.read().decode("utf-8", "replace")
         except OSError:
             return f"Log: {path}"

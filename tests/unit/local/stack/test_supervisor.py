@@ -180,6 +180,28 @@ def test_a_program_that_ends_by_itself(tmp_path: Path) -> None:
     )
 
 
+def test_a_failure_quotes_its_own_output_and_not_that_of_an_earlier_start(tmp_path: Path) -> None:
+    run(
+        tmp_path,
+        """
+        for text, said in (("raise SystemExit('an old fault')", "an old fault"), ("raise SystemExit('a new one')", "a new one"),
+                           ("raise SystemExit(1)", None)):
+            try:
+                supervisor.run_to_end(component("sync", text))
+            except StackError as error:
+                assert (said is None and "its end" not in str(error)) or str(error).endswith(f"its end: {said}"), error
+            else:
+                raise AssertionError("it did not fail")
+        try:
+            supervisor.start(component("sync", "raise SystemExit('a third')", ready=lambda since: False))
+            supervisor.wait_ready(["sync"])
+        except StackError as error:
+            assert "a third" in str(error) and "a new one" not in str(error), error
+        assert "an old fault" in (folder / "sync.log").read_text()  # the file keeps all of them
+        """,
+    )
+
+
 def test_readiness_is_asked_about_this_start(tmp_path: Path) -> None:
     run(
         tmp_path,
