@@ -27,13 +27,14 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from local.leftovers import processes_of
-from local.stack import control_plane
+from local.stack import configuration, control_plane
 from local.stack.events import StackError
 from local.stack.shim import PR_SET_PDEATHSIG
 from local.stack.state import CHECKOUT, State
 
 PODS_GONE_WITHIN_S = 60.0
 CANCEL_WITHIN_S = 15.0
+CONFIG = CHECKOUT / "config"
 BUSY = 3
 """`up`'s exit code where another has the state folder."""
 _libc = ctypes.CDLL(None)  # loaded before any fork: what runs between fork and exec must not import
@@ -118,6 +119,19 @@ class Demo:
     _run: str | None = None
 
     # ------------------------------------------------------------------------------------------------------------ the chain
+    def check_configuration(self) -> None:
+        """Raises DemoError when the pipeline is not in the checkout's configuration, StackError when that is not in order."""
+        if os.environ.get("TRAINYARD_CONFIG"):
+            self.screen.line(f"TRAINYARD_CONFIG is passed over: this is the sample chain, of {CONFIG}; `./trainyard up` takes it")
+        environment = self._stack_environment()
+        known = configuration.pipelines(CONFIG, environment.get("TRAINYARD_CLUSTER") or "embedded", environment)
+        if self.pipeline not in known:
+            raise DemoError(f"{CONFIG} has no pipeline {self.pipeline!r}: it has {', '.join(known)}")
+
+    @staticmethod
+    def _stack_environment() -> dict[str, str]:
+        return {name: value for name, value in os.environ.items() if name != "TRAINYARD_CONFIG"}
+
     def bring_up(self) -> None:
         """Raises DemoError when the platform does not come up."""
         self.before = processes_of(self.state.root)
@@ -133,7 +147,7 @@ class Demo:
             str(self.state.root),
             *self.stack_options,
         ]
-        self.platform = spawn(command, dict(os.environ))
+        self.platform = spawn(command, self._stack_environment())
         message = ""
         for event in events(self.platform):
             match event["event"]:
@@ -322,6 +336,7 @@ def main() -> int:
         return 1
     failed: str | None = None
     try:
+        demo.check_configuration()
         demo.bring_up()
         demo.train()
         demo.fetch_model()

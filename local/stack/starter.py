@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from local.stack import control_plane, ports, processes
+from local.stack import configuration, control_plane, ports, processes
 from local.stack.airflow import ADMIN, COMPONENTS, Airflow
 from local.stack.binary import kube_binary
 from local.stack.control import ControlServer
@@ -140,6 +140,8 @@ class Starter:
             self.reporter.note(overlap)
         self._write_state()
         base = base_environment()
+        if self.options.airflow and self.options.sync:  # sync would refuse it too, after a minute of starting
+            configuration.pipelines(self.options.config, self.options.cluster, base | self.platform_environment())
         with self.reporter.phase("Kubernetes binary"):
             binary = kube_binary(self.state, base, self.reporter, self._stopping)
         plane = self._plane = control_plane.prepare(self.state, self.options.ports, binary)

@@ -117,3 +117,14 @@ def test_the_processes_of_another_make_run_are_not_what_this_one_left(tmp_path: 
         assert demo.platform is None  # what is not ours is neither stopped nor counted
     finally:
         lock.release()
+
+
+def test_a_pipeline_that_is_not_there_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    """Of the checkout's configuration: another that the shell names is passed over, and that is said."""
+    done = make_run(tmp_path / "state", "no-such", TRAINYARD_CONFIG=str(tmp_path / "elsewhere"))
+    assert done.returncode == 1
+    assert "TRAINYARD_CONFIG is passed over" in done.stdout
+    assert f"✗ {CHECKOUT / 'config'} has no pipeline 'no-such': it has " in done.stdout
+    assert "mnist-cnn" in done.stdout
+    assert not (tmp_path / "state" / "state.json").exists()
+    assert "TRAINYARD_CONFIG" not in make_run(tmp_path / "state", "no-such", TRAINYARD_CONFIG="").stdout
