@@ -27,6 +27,8 @@ STEADY_S = 60.0
 """A component that ran this long is taken for sound: its next death is restarted at once."""
 LOG_LIMIT = 64 * 1024 * 1024
 """Bytes; a longer log is set aside (one generation) when its component starts."""
+GENERATIONS = 4
+"""Of orphans buried at one look; what is deeper is found at the next."""
 
 
 @dataclass(frozen=True)
@@ -198,15 +200,19 @@ class Supervisor:
         ours = {one.process.pid for one in self._running.values() if one.process is not None}
         if self._one_shot is not None:
             ours.add(self._one_shot.pid)
-        strangers = [pid for pid in children_of(os.getpid()) if pid not in ours]
-        for pid in strangers:
-            tree = [pid, *shim.descendants(pid)]
-            log.warning("killing what a dead shim left: %s", ", ".join(f"{one} ({processes.command_of(one)})" for one in tree))
-            processes.kill(tree)
-            try:
-                os.waitpid(pid, 0)
-            except ChildProcessError:
-                pass
+        # Whose parent was just reaped becomes our child only then: one more look a generation.
+        for _ in range(GENERATIONS):
+            strangers = [pid for pid in children_of(os.getpid()) if pid not in ours]
+            if not strangers:
+                return
+            for pid in strangers:
+                tree = [pid, *shim.descendants(pid)]
+                log.warning("killing what a dead shim left: %s", ", ".join(f"{one} ({processes.command_of(one)})" for one in tree))
+                processes.kill(tree)
+                try:
+                    os.waitpid(pid, 0)
+                except ChildProcessError:
+                    pass
 
     # ------------------------------------------------------------------------------------------------------------- stop
     def stop(self, names: Sequence[str]) -> None:
