@@ -10,9 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -27,6 +25,7 @@ from kubernetes import client, config
 
 from tests.cluster.gang_fixtures import tenant  # noqa: F401 - the gang's fixture, for all files of this folder
 from tests.cluster.support import Namespace, Profile
+from tests.fixtures.platform import free_block
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 UP_WITHIN_S = 900.0
@@ -105,17 +104,6 @@ def is_up(log: Path) -> bool:
             if json.loads(line).get("event") == "up":
                 return True
     return False
-
-
-def free_block(count: int) -> int:
-    """The first of `count` ports in a row that are free now, below the range that the kernel hands out."""
-    for _ in range(200):
-        first = random.randrange(12000, 19000)
-        with contextlib.ExitStack() as held, contextlib.suppress(OSError):
-            for port in range(first, first + count):
-                held.enter_context(socket.socket()).bind(("127.0.0.1", port))
-            return first
-    raise RuntimeError(f"no {count} free ports in a row")
 
 
 @pytest.fixture(scope="session")
