@@ -48,11 +48,27 @@ def train_here(
         spec_file = Path(work) / "spec.json"
         spec_file.write_text(json.dumps(spec))
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [*paths, os.environ.get("PYTHONPATH")]))}
-        command = [sys.executable, "-m", "trainer.cli", "local", "--spec", str(spec_file), "--data", str(cache)]
+        metrics_file = Path(work) / "metrics.json"
+        command = [
+            sys.executable,
+            "-m",
+            "trainer.cli",
+            "local",
+            "--spec",
+            str(spec_file),
+            "--data",
+            str(cache),
+            "--metrics",
+            str(metrics_file),
+        ]
         # With --json the trainer's lines are remarks: stdout is for documents alone.
         code = subprocess.run(command, cwd=work, env=environment, stdout=sys.stderr if out.as_json else None, check=False).returncode
-    out.document({"event": "end", "state": "success" if code == 0 else "failed", "exit_code": code})
-    return Exit.OK if code == 0 else Exit.RUN_FAILED
+        metrics = json.loads(metrics_file.read_text()) if code == 0 and metrics_file.is_file() else None
+    if code == 0 and metrics is None:
+        # os._exit() in the user's code: nothing in that process can catch it.
+        out.remark("error: the process ended itself before the metrics: code of a run must not call os._exit()")
+    out.document({"event": "end", "state": "success" if metrics else "failed", "exit_code": code, "metrics": metrics})
+    return Exit.OK if metrics else Exit.RUN_FAILED
 
 
 def _trainer_paths() -> list[str]:

@@ -17,11 +17,13 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from trainer import code
 from trainer import spec as specs
+from trainer.engine.evaluation import Metrics
 from trainer.errors import DataError, DivergedError, UserError
 from trainer.spec import RunSpec
 from trainer.storage import keys
@@ -41,6 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="trainer local", description="Train a run's model in this one process.")
     parser.add_argument("--spec", type=Path, required=True, help="the run spec, a JSON file")
     parser.add_argument("--data", type=Path, help="folder with manifest.json and the shard files; default: S3, as the spec says")
+    parser.add_argument("--metrics", type=Path, help="file that gets the metrics as JSON, at the end: without it the run did not end well")
     options = parser.parse_args(arguments)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     try:
@@ -49,14 +52,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise UserError(f"--spec {options.spec}: {error.strerror}") from error
     with tempfile.TemporaryDirectory(prefix="trainer-local-") as work:
         try:
-            _run(spec, options.data, Path(work))
+            metrics = _run(spec, options.data, Path(work))
         except KeyboardInterrupt:
             print("stopped", file=sys.stderr)
             return INTERRUPTED
+    if options.metrics is not None:
+        options.metrics.write_text(json.dumps(asdict(metrics)))
     return 0
 
 
-def _run(spec: RunSpec, folder: Path | None, work: Path) -> None:
+def _run(spec: RunSpec, folder: Path | None, work: Path) -> Metrics:
     bucket = Bucket(connect(spec.storage), spec.storage.bucket) if folder is None or spec.code else None
     manifest, fetch = _from_folder(spec, folder) if folder else _from_s3(spec, bucket, work)
     files = [File.from_json(file) for file in manifest["files"]]
@@ -72,7 +77,7 @@ def _run(spec: RunSpec, folder: Path | None, work: Path) -> None:
     train = [files[index] for index in splits[spec.dataset.train_split]["files"]]
     evaluation = [files[index] for index in splits[spec.dataset.evaluation_split]["files"]]
     _train(spec, proved, features, [fetch(file) for file in train], sum(file.examples or 0 for file in train))
-    _evaluate(spec, proved, features, [fetch(file) for file in evaluation])
+    return _evaluate(spec, proved, features, [fetch(file) for file in evaluation])
 
 
 def _train(spec: RunSpec, proved: Any, features: Mapping[str, Any], names: list[str], examples: int) -> None:
@@ -104,12 +109,14 @@ def _train(spec: RunSpec, proved: Any, features: Mapping[str, Any], names: list[
         print(meter.report().line())
 
 
-def _evaluate(spec: RunSpec, proved: Any, features: Mapping[str, Any], names: list[str]) -> None:
+def _evaluate(spec: RunSpec, proved: Any, features: Mapping[str, Any], names: list[str]) -> Metrics:
     from trainer.data.reading import read_shards
     from trainer.engine import evaluation
 
     batches = read_shards(names, features, spec.evaluation_batch_size, transform=proved.records.transform, threads=os.cpu_count() or 1)
-    print(evaluation.evaluate(proved.model, proved.objective, batches).line())
+    metrics = evaluation.evaluate(proved.model, proved.objective, batches)
+    print(metrics.line())
+    return metrics
 
 
 def _from_folder(spec: RunSpec, folder: Path) -> tuple[Mapping[str, Any], Callable[[File], str]]:

@@ -58,9 +58,11 @@ def spec_file(run: Run, tmp_path: Path) -> Callable[..., str]:
     return write
 
 
-def command(spec: str, data: Path, *paths: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+def command(spec: str, data: Path, *paths: Path, cwd: Path, metrics: Path | None = None) -> subprocess.CompletedProcess[str]:
     environ = {"PATH": os.environ["PATH"], "HOME": str(cwd), "PYTHONPATH": os.pathsep.join(map(str, (SOURCES, *paths)))}
     line = [sys.executable, "-m", "trainer.cli", "local", "--spec", spec, "--data", str(data)]
+    if metrics is not None:
+        line += ["--metrics", str(metrics)]
     return subprocess.run(line, env=environ, capture_output=True, text=True, timeout=250, cwd=cwd)
 
 
@@ -88,6 +90,20 @@ def test_a_build_that_ends_the_process_is_no_success(spec_file: Callable[..., st
     done = command(spec_file(model__build="mine.net:build"), data, tmp_path, cwd=tmp_path)
     assert done.returncode == ExitCode.USER_ERROR
     assert "error: mine.net:build(config): mine/net.py:4: SystemExit: 0; code of a run must not end its process" in done.stderr.splitlines()
+
+
+def test_a_build_that_ends_the_process_for_good_leaves_no_metrics(spec_file: Callable[..., str], data: Path, tmp_path: Path) -> None:
+    """Nothing catches os._exit(0): `trainyard run --local` tells it from a success by the metrics file."""
+    package = tmp_path / "mine"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "net.py").write_text("import os\n\ndef build(config):\n    os._exit(0)\n")
+    metrics = tmp_path / "metrics.json"
+    done = command(spec_file(model__build="mine.net:build"), data, tmp_path, cwd=tmp_path, metrics=metrics)
+    assert (done.returncode, metrics.exists()) == (0, False)
+    done = command(spec_file(training__epochs=1), data, cwd=tmp_path, metrics=metrics)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(metrics.read_text())["examples"] == 240
 
 
 def test_a_mistake_is_one_line_with_ones_own_file(spec_file: Callable[..., str], data: Path, tmp_path: Path) -> None:
