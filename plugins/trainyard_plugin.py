@@ -1,4 +1,4 @@
-"""The one file of Trainyard that Airflow's plugin manager loads: the timetable, and the app that the command line asks.
+"""The one file of Trainyard that Airflow's plugin manager loads: timetable, listener, and the app that the command line asks.
 
 Every Airflow process loads it, so the app is made at its first request, by the API server alone.
 """
@@ -9,6 +9,7 @@ from typing import Any
 
 from airflow.plugins_manager import AirflowPlugin
 
+from trainyard.pipelines import run_note
 from trainyard.pipelines.timetable import DatasetVersionTimetable
 
 
@@ -31,4 +32,5 @@ class TrainyardPlugin(AirflowPlugin):
 
     name = "trainyard"
     timetables = [DatasetVersionTimetable]
+    listeners = [run_note]
     fastapi_apps = [{"app": LazyApp(), "url_prefix": "/trainyard", "name": "Trainyard"}]

@@ -43,6 +43,17 @@ def test_a_run_ends_with_an_exported_model_and_nothing_left(platform: Platform, 
     until(lambda: not platform.trainers(), 10, lambda: f"no process of a container is left; there are {platform.trainers()}")
 
 
+def note_of(platform: Platform, run: str) -> str:
+    document = platform.status(run)
+    return str(platform.api("GET", f"/dags/{document['dag_id']}/dagRuns/{document['run_id']}").json()["note"])
+
+
+def test_the_run_s_note_in_airflow_says_what_it_came_to(platform: Platform, trained: dict[str, Any]) -> None:
+    wanted = f"outcome: exported: digits-mlp version {trained['model_version']}, accuracy {trained['accuracy']:.4g}, "
+    assert note_of(platform, trained["run"]).startswith(wanted)
+    assert note_of(platform, trained["run"]).endswith("dataset version 1.1.0")
+
+
 def test_every_replica_s_log_is_whole(platform: Platform, trained: dict[str, Any]) -> None:
     listed = platform.trainyard("logs", trained["run"], "--list", "--json").document["replicas"]
     replicas = {item["replica"]: item["attempts"] for item in listed}
@@ -124,5 +135,6 @@ def test_a_gate_that_says_no_is_a_good_end(platform: Platform) -> None:
     assert end["model_version"] is None
     states = {row["step"]: row["state"] for row in platform.status(end["run"])["steps"]}
     assert states["export"] == "skipped"
+    assert note_of(platform, end["run"]).startswith("outcome: rejected: ")
     listed = platform.trainyard("models", "--json").document["models"]
     assert not [item for item in listed if item["pipeline"] == "digits-strict" and item["versions"]], "nothing was exported"

@@ -30,6 +30,13 @@ ROLES: Final = (ROLE_CHIEF, ROLE_PS, ROLE_WORKER)
 
 NOTE_CANCELLED: Final = "cancelled by "
 """How the note begins that ``trainyard cancel`` leaves at a run in Airflow."""
+XCOM_NOTE: Final = "note"
+"""The teardown's XCom whose text becomes the run's note in Airflow."""
+NOTE_LENGTH: Final = 1000
+"""Characters that Airflow takes as a note."""
+
+DAG_PREFIX: Final = "train_"
+STEP_CLEAN_UP: Final = "clean_up"
 
 SECRET_RUN: Final = "s3-run"
 SECRET_EXPORT: Final = "s3-export"
@@ -68,7 +75,7 @@ def run_name(pipeline: str, dag_id: str, run_id: str) -> str:
 
 
 def dag_id(tenant: str, pipeline: str) -> str:
-    return f"train_{tenant}_{pipeline}"
+    return f"{DAG_PREFIX}{tenant}_{pipeline}"
 
 
 def gang_name(run: str, generation: int) -> str:

@@ -32,6 +32,20 @@ def ended_by_a_person(states: Mapping[str, str]) -> bool:
     return any(state == "skipped" and not (task == "export" and states.get("gate") == "success") for task, state in states.items())
 
 
+def note(result: Mapping[str, Any]) -> str:
+    """One line on what a run came to, from its ``result.json``: for those who look at a list of runs."""
+    parts = []
+    if result.get("model") and result.get("model_version"):
+        parts.append(f"{result['model']} version {result['model_version']}")
+    if result.get("reason"):
+        parts.append(str(result["reason"]))
+    parts += [f"{name} {value:.4g}" for name, value in (result.get("metrics") or {}).items() if name in ("accuracy", "loss")]
+    if result.get("dataset_version"):
+        parts.append(f"dataset version {result['dataset_version']}")
+    outcome = str(result.get("outcome", "no result"))
+    return f"{outcome}: {', '.join(parts)}" if parts else outcome
+
+
 class CleanUpPod(HousePod):
     """``clean_up``: whatever the run has left in the cluster goes, and a run with anything red, or without a good outcome, ends red.
 
@@ -65,7 +79,7 @@ class CleanUpPod(HousePod):
             resources={name: amount for name, amount in RESOURCES.items() if cluster.counts_scratch or name != "ephemeral-storage"},
             scratch=RESOURCES["ephemeral-storage"],
             environment={environment.RUN_SPEC: spec.to_json()},
-            labels=labels.step_labels(spec, "clean_up"),
+            labels=labels.step_labels(spec, names.STEP_CLEAN_UP),
             annotations=labels.run_annotations(spec),
             secrets={
                 environment.S3_ACCESS_KEY: (names.SECRET_UPKEEP, "access_key"),
@@ -78,14 +92,15 @@ class CleanUpPod(HousePod):
         return as_pod(pod_template(parts), f"{spec.run}-clean-up", names.PLATFORM_NAMESPACE)
 
     def execute(self, context: Context) -> None:
-        """Clean up, then judge the run."""
+        """Clean up, say what the run came to, then judge it."""
         super().execute(context)
+        access = open_run(self.tenant, run_of(context, self.pipeline))
+        result = access.store.get_json(keys.run_result(access.spec.run)) or {}
+        context["ti"].xcom_push(key=names.XCOM_NOTE, value=note(result))
         red = [task for task, state in self._states(context).items() if state in RED]
         if red:
             # Not an ordinary exception: that would spend the teardown's retries on a run that stays red.
             raise AirflowFailException(f"the run is red: {', '.join(sorted(red))}")
-        access = open_run(self.tenant, run_of(context, self.pipeline))
-        result = access.store.get_json(keys.run_result(access.spec.run)) or {}
         if result.get("outcome") not in GOOD_OUTCOMES:
             outcome = result.get("outcome", "no result")
             # Airflow skips what had not begun when a person ends a run: no task is red then, and nothing was done either.

@@ -9,7 +9,7 @@ from trainyard.contract import names
 from trainyard.operators.clean_up_pod import CleanUpPod
 from trainyard.settings import Pipeline
 
-STEP = "clean_up"
+STEP = names.STEP_CLEAN_UP
 RETRIES: Final = 3
 RETRY_DELAY: Final = datetime.timedelta(seconds=5)
 

@@ -24,6 +24,7 @@ class Run:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.states: dict[str, str | None] = {}
         self.result: dict[str, Any] | None = None
+        self.left: dict[str, str] = {}
         store = SimpleNamespace(get_json=lambda key: self.result)
         profile = ClusterProfile(
             name="c", addressing="dns", port=2222, images=Images(trainer="t:1", airflow="a:1"), s3=S3(mode="external", bucket_prefix="abc")
@@ -34,7 +35,10 @@ class Run:
 
     def end(self) -> None:
         dag_run = SimpleNamespace(dag_id="d", run_id="r")
-        ti = SimpleNamespace(get_task_states=lambda dag_id, run_ids: {"r": self.states | {"clean_up": "running"}})
+        ti = SimpleNamespace(
+            get_task_states=lambda dag_id, run_ids: {"r": self.states | {"clean_up": "running"}},
+            xcom_push=lambda key, value: self.left.update({key: value}),
+        )
         task().execute({"ti": ti, "dag_run": dag_run})  # type: ignore[typeddict-item,arg-type]
 
 
@@ -100,3 +104,32 @@ def test_a_run_that_a_person_ended_is_called_so(run: Run, states: dict[str, str 
     run.states = states
     (container,) = composed(run).spec.containers
     assert (container.command[-2:] == ["--outcome", "cancelled"]) is cancelled
+
+
+def test_what_the_run_came_to_is_left_for_its_note(run: Run) -> None:
+    run.states = {"train": "failed"}
+    run.result = {"outcome": "failed", "reason": "UserError: m.py:3: KeyError", "metrics": {}, "dataset_version": "1.0.0"}
+    with pytest.raises(AirflowFailException):
+        run.end()
+    assert run.left == {"note": "failed: UserError: m.py:3: KeyError, dataset version 1.0.0"}
+
+
+@pytest.mark.parametrize(
+    ("result", "says"),
+    [
+        ({}, "no result"),
+        ({"outcome": "cancelled", "reason": None, "metrics": {}, "model": "m", "model_version": None}, "cancelled"),
+        (
+            {
+                "outcome": "exported",
+                "metrics": {"accuracy": 0.97222, "loss": 0.1, "examples": 360},
+                "model": "digits-mlp",
+                "model_version": 3,
+                "dataset_version": "1.1.0",
+            },
+            "exported: digits-mlp version 3, accuracy 0.9722, loss 0.1, dataset version 1.1.0",
+        ),
+    ],
+)
+def test_a_note_is_one_line(result: dict[str, Any], says: str) -> None:
+    assert clean_up_pod.note(result) == says
