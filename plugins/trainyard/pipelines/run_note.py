@@ -15,6 +15,7 @@ from trainyard.contract import names
 
 if TYPE_CHECKING:
     from airflow.models.dagrun import DagRun
+    from sqlalchemy.orm import Session
 
 MARK: Final = "outcome: "
 """How a note of ours begins. A person's own note is never overwritten."""
@@ -38,7 +39,7 @@ def write(dag_run: DagRun) -> None:
         return
     from airflow.models.xcom import XComModel  # imports the database: not for processes that only load the plugin
 
-    session = inspect(dag_run).session
+    session: Session | None = inspect(dag_run).session
     found = session and session.scalar(
         select(XComModel.value).where(
             XComModel.dag_run_id == dag_run.id, XComModel.task_id == names.STEP_CLEAN_UP, XComModel.key == names.XCOM_NOTE
