@@ -61,11 +61,23 @@ def me(person: access.Person) -> dict[str, Any]:
 
 @router.get("/pipelines")
 def pipelines(targets: Visible, person: access.Person, request: Request) -> dict[str, Any]:
-    """The pipelines that the caller may see; ``pending`` names those that Airflow has still to read (a minute after they were written)."""
+    """The pipelines that the caller may see.
+
+    ``pending`` names those that Airflow has still to read (a minute after they were written), ``problems`` says what is wrong with files
+    of the caller's tenants: a pipeline whose file is broken is in neither list.
+    """
     known = records.dags([target.dag_id for target in targets])
     everything = request.app.state.deployment.targets().values()
     pending = [t.pipeline.name for t in everything if t.dag_id not in known and access.may_see(person, t.dag_id, t.tenant)]
-    return {"pipelines": [_pipeline(t) | known[t.dag_id] for t in targets if t.dag_id in known], "pending": sorted(pending)}
+    problems = request.app.state.deployment.problems().items()
+    return {
+        "pipelines": [_pipeline(t) | known[t.dag_id] for t in targets if t.dag_id in known],
+        "pending": sorted(pending),
+        # What anybody of the tenant's team might see, asked by a DAG's id that no pipeline can have.
+        "problems": sorted(
+            {line for tenant, lines in problems if access.may_see(person, names.dag_id(tenant, ""), tenant) for line in lines}
+        ),
+    }
 
 
 @router.get("/runs")

@@ -44,6 +44,12 @@ class Target:
         return names.run_name(self.pipeline.name, self.dag_id, run_id)
 
 
+@dataclass(frozen=True)
+class _Configuration:
+    targets: dict[str, Target]
+    problems: dict[str, tuple[str, ...]]
+
+
 class Deployment:
     """The configuration folder, read again when a file of it has changed; one tenant's mistake takes nothing from the others."""
 
@@ -54,7 +60,7 @@ class Deployment:
         self._owner = owner
         self._teams_in_use = teams_in_use
         self._lock = threading.Lock()
-        self._read: tuple[object, dict[str, Target]] = (None, {})
+        self._read: tuple[object, _Configuration] = (None, _Configuration({}, {}))
 
     def targets(self) -> dict[str, Target]:
         """Every usable pipeline by its DAG's id, whoever may see it.
@@ -62,11 +68,22 @@ class Deployment:
         Raises:
             ConfigError: the folder or the cluster profile cannot be used at all.
         """
+        return self._configuration().targets
+
+    def problems(self) -> dict[str, tuple[str, ...]]:
+        """By tenant, what is wrong with its files, if anything: such a pipeline is not there.
+
+        Raises:
+            ConfigError: as :meth:`targets`.
+        """
+        return self._configuration().problems
+
+    def _configuration(self) -> _Configuration:
         folder = find_config(self._config_dir, os.environ)
         files = tuple(sorted((str(path), path.stat().st_mtime_ns, path.stat().st_size) for path in folder.glob("*/*.y*ml")))
         with self._lock:
             if self._read[0] != files:
-                self._read = (files, {target.dag_id: target for settings in _views(folder) for target in _targets(settings)})
+                self._read = (files, _read_configuration(folder))
             return self._read[1]
 
     def target(self, dag_id: str) -> Target:
@@ -89,20 +106,25 @@ class Deployment:
         return sorted(found, key=lambda t: (t.tenant, t.pipeline.name))
 
 
-def _views(folder: Path) -> list[Settings]:
+def _read_configuration(folder: Path) -> _Configuration:
     try:
-        return [load(folder)]
+        return _Configuration(_targets(load(folder)), {})
     except ConfigError:
-        views = []
+        targets: dict[str, Target] = {}
+        problems, usable = {}, False
         for path in sorted((folder / "tenants").glob("*.yaml")):
             try:
-                views.append(load_tenant(path.stem, folder).settings)
-            except ConfigError:
-                continue  # its owner sees why in Airflow's import errors and in `trainyard validate`
-        if not views:
+                view = load_tenant(path.stem, folder)
+            except ConfigError as error:
+                problems[path.stem] = error.problems
+            else:
+                targets |= _targets(view.settings)
+                problems[path.stem], usable = view.problems, True
+        if not usable:
             raise
-        return views
+        return _Configuration(targets, problems)
 
 
-def _targets(settings: Settings) -> list[Target]:
-    return [Target(pipeline, settings) for pipeline in settings.pipelines.values()]
+def _targets(settings: Settings) -> dict[str, Target]:
+    found = [Target(pipeline, settings) for pipeline in settings.pipelines.values()]
+    return {target.dag_id: target for target in found}

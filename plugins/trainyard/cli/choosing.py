@@ -4,28 +4,53 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from trainyard.errors import ConfigError, NotFoundError
 
+if TYPE_CHECKING:
+    from trainyard.cli.client import Client
+    from trainyard.cli.output import Output
 
-def pipeline(text: str, known: Sequence[dict[str, Any]]) -> dict[str, Any]:
+
+@dataclass(frozen=True)
+class Known:
+    """What a person may see of the platform's pipelines."""
+
+    pipelines: list[dict[str, Any]]
+    """Those that Airflow has read."""
+    problems: tuple[str, ...]
+    """What is wrong with files of the person's tenants, as the server reads them: such a file makes no pipeline."""
+
+    def named(self, text: str) -> list[dict[str, Any]]:
+        """All that ``text`` may mean: a name, ``tenant/name``, or a DAG's id."""
+        return [p for p in self.pipelines if text in (p["pipeline"], f"{p['tenant']}/{p['pipeline']}", p["dag_id"])]
+
+
+def ask(client: Client, text: str, out: Output) -> Known:
+    """The pipelines, after Airflow has read the one named ``text`` if it is about to."""
+    return client.pipelines(text, waiting=lambda: out.remark(f"waiting until Airflow has read the pipeline `{text}`"))
+
+
+def pipeline(text: str, known: Known) -> dict[str, Any]:
     """The pipeline named ``text``: ``mnist-cnn``, ``vision/mnist-cnn`` or its DAG's id.
 
     Raises:
         NotFoundError: none is named so.
-        ConfigError: several tenants have one of that name.
+        ConfigError: several tenants have one of that name, or its file is broken.
     """
-    matches = [p for p in known if text in (p["pipeline"], f"{p['tenant']}/{p['pipeline']}", p["dag_id"])]
+    matches = known.named(text)
     if len(matches) == 1:
         return matches[0]
     if matches:
         full = ", ".join(f"{p['tenant']}/{p['pipeline']}" for p in matches)
         raise ConfigError(f"several pipelines are named `{text}`: {full}: name one of these")
-    # A file that cannot be read makes no pipeline, and only whoever has the file can tell.
-    near = hint(text, (p["pipeline"] for p in known))
-    raise NotFoundError(f"no pipeline `{text}`; {near} (if its file is broken: `trainyard validate`)")
+    if broken := [problem for problem in known.problems if f"pipelines/{text.rpartition('/')[2]}.y" in problem.partition(" ")[0]]:
+        raise ConfigError([f"pipeline `{text}` is not there while its file is broken:", *broken])
+    near = hint(text, (p["pipeline"] for p in known.pipelines))
+    raise NotFoundError("\n".join([f"no pipeline `{text}`; {near}", *known.problems]))
 
 
 def version(text: str, chosen: dict[str, Any]) -> dict[str, Any]:

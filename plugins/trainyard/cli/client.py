@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from trainyard.cli.choosing import Known
 from trainyard.cli.session import Session
 from trainyard.errors import ConfigError, NotFoundError, RefusedError, TrainyardError, UnavailableError
 
@@ -179,12 +180,8 @@ class Client:
     def me(self) -> dict[str, Any]:
         return dict(self.json("GET", "/trainyard/me"))
 
-    def pipelines(self) -> list[dict[str, Any]]:
-        """The pipelines that the person may see and Airflow has read."""
-        return list(self.json("GET", "/trainyard/pipelines")["pipelines"])
-
-    def pipelines_with(self, name: str, *, waiting: Callable[[], None], limit_s: float = 120.0) -> list[dict[str, Any]]:
-        """The same, after Airflow has read the pipeline ``name`` if it is about to; ``waiting`` is called once if that takes time.
+    def pipelines(self, name: str = "", *, waiting: Callable[[], None] = lambda: None, limit_s: float = 120.0) -> Known:
+        """What the person may see, after Airflow has read the pipeline ``name`` if it is about to; ``waiting`` is called once if so.
 
         Airflow reads a new file within seconds of its start, on a busy machine within a minute.
         """
@@ -192,7 +189,7 @@ class Client:
         while True:
             found = self.json("GET", "/trainyard/pipelines")
             if name.rpartition("/")[2] not in found["pending"] or time.monotonic() > deadline:
-                return list(found["pipelines"])
+                return Known(found["pipelines"], tuple(found["problems"]))
             if not told:
                 told = True
                 waiting()

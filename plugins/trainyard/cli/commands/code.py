@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from trainyard.cli import choosing, places, wheel
+from trainyard.cli.choosing import Known
 from trainyard.cli.client import Client
 from trainyard.cli.invoking import JsonOption, connected
 from trainyard.cli.output import Output, size
@@ -30,10 +31,9 @@ def publish(
     """
     out = Output(as_json=as_json)
     with connected() as client:
-        known = client.pipelines()
+        known = choosing.ask(client, what, out)
         looks_like_folder = what in (".", "..") or os.sep in what or (Path(what) / "__init__.py").is_file()
-        named = [p for p in known if what in (p["pipeline"], f"{p['tenant']}/{p['pipeline']}", p["dag_id"])]
-        if named or not looks_like_folder:
+        if known.named(what) or not looks_like_folder:
             chosen = choosing.pipeline(what, known)
             if not chosen["package"]:
                 raise ConfigError(
@@ -42,9 +42,9 @@ def publish(
             folder = source or wheel.find(chosen["package"], search_roots())
         else:
             folder = package_folder(source or Path(what))
-            users = [p for p in known if p["package"] == folder.resolve().name]
+            users = [p for p in known.pipelines if p["package"] == folder.resolve().name]
             if not users:
-                packages = ", ".join(sorted({p["package"] for p in known if p["package"]})) or "none"
+                packages = ", ".join(sorted({p["package"] for p in known.pipelines if p["package"]})) or "none"
                 raise NotFoundError(
                     f"no pipeline that you may see names the package `{folder.resolve().name}` (they name: {packages}): "
                     f"write `package: {folder.resolve().name}` into the pipeline's `model:`"
@@ -61,7 +61,7 @@ def publish(
     out.line(f"{answer['package']} {answer['sha256'][:12]}  {word}  ({answer['files']} files, {size(answer['size'])}; from {folder})")
 
 
-def publish_folder(client: Client, folder: Path, chosen: dict[str, Any], known: list[dict[str, Any]]) -> dict[str, Any]:
+def publish_folder(client: Client, folder: Path, chosen: dict[str, Any], known: Known) -> dict[str, Any]:
     """Packs, checks and sends the package of ``folder`` for the pipeline ``chosen``.
 
     Raises:
@@ -70,7 +70,7 @@ def publish_folder(client: Client, folder: Path, chosen: dict[str, Any], known: 
     made = wheel.build(folder)
     if made.package != chosen["package"]:
         raise ConfigError(f"{folder} holds the package `{made.package}`, and pipeline `{chosen['pipeline']}` names `{chosen['package']}`")
-    for user in known:
+    for user in known.pipelines:
         if user["tenant"] == chosen["tenant"] and user["package"] == made.package:
             wheel.check_build(folder.resolve(), user["build"])
     return client.publish(chosen["dag_id"], made.data, made.sha256) | {"files": made.files}

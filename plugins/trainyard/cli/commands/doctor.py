@@ -186,13 +186,16 @@ def _login() -> Iterator[Finding]:
                     "airflow", False, f"its {part} is {state or 'not there'}: runs wait until it is back (for administrators: its log)"
                 )
         yield Finding("login", True, f"{client.me()['user']} at {session.url}")
-        pipelines = client.pipelines()
+        known = client.pipelines()
+        pipelines = known.pipelines
         yield Finding(
             "pipelines",
             bool(pipelines),
             f"{len(pipelines)} to be seen"
             + ("" if pipelines else ": ask your administrator for a tenant, or wait until Airflow has read them"),
         )
+        for problem in known.problems:
+            yield Finding("configuration", False, problem)
         client.models(None)
         yield Finding("storage", True, "Airflow's server reaches S3")
 

@@ -23,7 +23,7 @@ def models(
         if pipeline is None:
             found = client.models(None)["models"]
         else:
-            found = [client.models(choosing.pipeline(pipeline, client.pipelines())["dag_id"])]
+            found = [client.models(choosing.pipeline(pipeline, choosing.ask(client, pipeline, out))["dag_id"])]
     out.document({"models": found})
     rows = [_row(item["pipeline"], version) for item in found for version in item["versions"]]
     if rows:
@@ -47,7 +47,7 @@ def get(
     """Download a model: every byte is checked, and the folder appears whole or not at all."""
     out = Output(as_json=as_json)
     with connected() as client:
-        chosen = choosing.pipeline(pipeline, client.pipelines())
+        chosen = choosing.pipeline(pipeline, choosing.ask(client, pipeline, out))
         found = client.model_files(chosen["dag_id"], str(number) if number else "champion")
     folder = into or Path(found["model"]) / str(found["version"])
     fetch(found["files"], folder, marker=found["marker"])

@@ -50,7 +50,7 @@ def run(
     if version is not None and not version.strip():
         raise ConfigError("--version is empty: name a version of the dataset, or leave the option out for the newest released")
     with connected() as client:
-        known = _known(client, pipeline, out)
+        known = choosing.ask(client, pipeline, out)
         chosen = choosing.pipeline(pipeline, known)
         values = _values(client, chosen, set_)
         if local and (gang := [name for name in ("workers", "parameter_servers") if name in values]):
@@ -98,7 +98,7 @@ def backfill(
     if again not in ("none", "failed", "completed"):
         raise ConfigError(f"--again {again}: it is none, failed or completed")
     with connected() as client:
-        chosen = choosing.pipeline(pipeline, _known(client, pipeline, out))
+        chosen = choosing.pipeline(pipeline, choosing.ask(client, pipeline, out))
         values = _values(client, chosen, set_)
         start, end = choosing.version(first, chosen), choosing.version(last, chosen)
         if start["released"] > end["released"]:
@@ -258,11 +258,6 @@ def retry(run_: Run, follow_: Follow = True, as_json: JsonOption = False) -> Non
 
 
 # ------------------------------------------------------------------------------------------------------------------- shared
-
-
-def _known(client: Client, pipeline: str, out: Output) -> list[dict[str, Any]]:
-    """The pipelines that Airflow has read; waits for ``pipeline`` if it is about to read that one."""
-    return client.pipelines_with(pipeline, waiting=lambda: out.remark(f"waiting until Airflow has read the pipeline `{pipeline}`"))
 
 
 def _values(client: Client, chosen: dict[str, Any], pairs: list[str] | None) -> dict[str, Any]:

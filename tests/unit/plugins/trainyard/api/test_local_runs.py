@@ -84,3 +84,18 @@ def test_a_pipeline_that_airflow_has_not_read_is_pending_for_its_team_alone(worl
     mine = world.ask("alice", "GET", "/pipelines").json()
     assert (mine["pending"], [p["pipeline"] for p in mine["pipelines"]]) == (["digits-mlp"], ["mnist-cnn"])
     assert world.ask("carol", "GET", "/pipelines").json()["pending"] == []
+
+
+def test_a_broken_file_is_told_to_its_tenant_alone(world: World) -> None:
+    file = world.config / "pipelines" / "digits-mlp.yaml"
+    file.write_text(file.read_text() + "colour: red\n")
+    mine = world.ask("alice", "GET", "/pipelines").json()
+    assert [p["pipeline"] for p in mine["pipelines"]] == ["mnist-cnn"]
+    (problem,) = mine["problems"]
+    assert problem.startswith("config/pipelines/digits-mlp.yaml:")
+    assert "colour" in problem
+    assert world.ask("carol", "GET", "/pipelines").json()["problems"] == []
+    # All of a tenant's files broken is no reason to say nothing.
+    for other in (world.config / "pipelines").glob("*.yaml"):
+        other.write_text("tenant: vision\n")
+    assert len(world.ask("alice", "GET", "/pipelines").json()["problems"]) >= 2

@@ -59,6 +59,7 @@ class Server:
     token: str = "good"
     user: str = "alice"
     pipelines: list[dict[str, Any]] = field(default_factory=lambda: [pipeline("digits-mlp", "vision")])
+    problems: list[str] = field(default_factory=list)
     pending: list[list[str]] = field(default_factory=list)
     """What is pending at each look; nothing after the last."""
     documents: list[dict[str, Any]] = field(default_factory=list)
@@ -96,7 +97,7 @@ class Server:
         if path == "/trainyard/me":
             return 200, {"user": self.user}
         if path == "/trainyard/pipelines":
-            return 200, {"pipelines": self.pipelines, "pending": self.pending.pop(0) if self.pending else []}
+            return 200, {"pipelines": self.pipelines, "pending": self.pending.pop(0) if self.pending else [], "problems": self.problems}
         if self.documents and path == "/trainyard/resolve":
             return 200, {key: self.documents[0][key] for key in ("run", "dag_id", "run_id", "tenant", "pipeline")}
         if self.documents and path == f"/trainyard/runs/{self.documents[0]['dag_id']}/{self.documents[0]['run_id']}":

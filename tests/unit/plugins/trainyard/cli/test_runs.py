@@ -190,7 +190,7 @@ def test_a_pipeline_that_airflow_has_yet_to_read_is_waited_for(
     ("words", "says"),
     [
         (["digits-mpl"], "no pipeline `digits-mpl`; did you mean `digits-mlp`?"),
-        (["other"], "there are: digits-mlp (if its file is broken: `trainyard validate`)"),
+        (["other"], "no pipeline `other`; there are: digits-mlp"),
         (["digits-mlp", "--version", "1.0.9"], "dataset `digits` has no version `1.0.9`; did you mean `1.0.0`?"),
         (["digits-mlp", "--set", "epoch=3"], "no parameter `epoch`; did you mean `epochs`?"),
         (["digits-mlp", "--set", "epochs"], "write it as key=value"),
@@ -208,6 +208,17 @@ def test_bad_input_is_one_line_and_starts_nothing(server: Server, trainyard: Tra
     assert says in done.err
     assert done.err.count("\n") == 1
     assert server.bodies("POST", RUNS) == []
+
+
+@pytest.mark.parametrize("words", [("run", "broken"), ("run", "vision/broken"), ("publish", "broken"), ("models", "broken")])
+def test_a_pipeline_whose_file_is_broken_says_what_is_wrong_with_it(server: Server, trainyard: Trainyard, words: tuple[str, ...]) -> None:
+    server.problems = ["config/datasets/broken.yaml:1: x: wrong", "config/pipelines/broken.yaml:3: colour = red: unknown key"]
+    done = trainyard(*words)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.splitlines() == [
+        f"trainyard: pipeline `{words[1]}` is not there while its file is broken:",
+        "trainyard: config/pipelines/broken.yaml:3: colour = red: unknown key",
+    ]
 
 
 def test_what_airflow_refuses_is_told_in_its_words(server: Server, trainyard: Trainyard) -> None:
