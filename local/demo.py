@@ -34,6 +34,7 @@ from local.stack.state import CHECKOUT, State
 
 PODS_GONE_WITHIN_S = 60.0
 CANCEL_WITHIN_S = 15.0
+STOPPING_LINE_EVERY_S = 1.0
 CONFIG = CHECKOUT / "config"
 BUSY = 3
 """`up`'s exit code where another has the state folder."""
@@ -237,6 +238,7 @@ class Demo:
     def cancel(self) -> None:
         """The run is not left to go on by itself when the platform starts again; best effort, since we are being interrupted."""
         if self._run and not self.end and self.platform and self.platform.poll() is None:
+            self.screen.line(f"cancelling run {self._run}")
             process = spawn(self._command("cancel", self._run), self._environment())
             try:
                 process.communicate(timeout=CANCEL_WITHIN_S)
@@ -252,7 +254,12 @@ class Demo:
                 self.platform.terminate()
             assert self.platform.stdout is not None
             self.platform.stdout.close()
-            self.platform.wait()
+            while True:
+                try:
+                    self.platform.wait(timeout=STOPPING_LINE_EVERY_S)
+                    break
+                except subprocess.TimeoutExpired:
+                    self.screen.progress(f"stopping the platform: {len(processes_of(self.state.root))} processes are ending")
         return {pid: command for pid, command in processes_of(self.state.root).items() if pid not in self.before}
 
     # -------------------------------------------------------------------------------------------------------------- helpers
