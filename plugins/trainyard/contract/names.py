@@ -30,6 +30,8 @@ ROLES: Final = (ROLE_CHIEF, ROLE_PS, ROLE_WORKER)
 
 NOTE_CANCELLED: Final = "cancelled by "
 """How the note begins that ``trainyard cancel`` leaves at a run in Airflow."""
+NOTE_RETRIED: Final = "tried again by "
+"""The same, of ``trainyard retry``."""
 XCOM_NOTE: Final = "note"
 """The teardown's XCom whose text becomes the run's note in Airflow."""
 NOTE_LENGTH: Final = 1000

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
 MARK: Final = "outcome: "
-"""How a note of ours begins. A person's own note is never overwritten."""
+"""How a note of ours begins. A person's own note is never overwritten, and who cancelled a run says its outcome already."""
 
 
 @hookimpl
@@ -35,7 +35,8 @@ def on_dag_run_failed(dag_run: DagRun, msg: str) -> None:
 
 def write(dag_run: DagRun) -> None:
     """Give the run the note that its teardown left, unless a person has written one."""
-    if not dag_run.dag_id.startswith(names.DAG_PREFIX) or (dag_run.note and not dag_run.note.startswith(MARK)):
+    before = dag_run.note or ""
+    if not dag_run.dag_id.startswith(names.DAG_PREFIX) or (before and not before.startswith((MARK, names.NOTE_RETRIED))):
         return
     from airflow.models.xcom import XComModel  # imports the database: not for processes that only load the plugin
 
@@ -46,4 +47,5 @@ def write(dag_run: DagRun) -> None:
         )
     )
     if isinstance(found, str):  # as the Task Execution API stored it
-        dag_run.note = f"{MARK}{found}"[: names.NOTE_LENGTH]
+        retried = f" ({before})" if before.startswith(names.NOTE_RETRIED) else ""
+        dag_run.note = f"{MARK}{found[: names.NOTE_LENGTH - len(MARK) - len(retried)]}{retried}"

@@ -17,7 +17,7 @@ from trainyard.cli.exits import Exit, RunFailedError
 from trainyard.cli.following import ENDED, end_event, follow, steps_of
 from trainyard.cli.invoking import JsonOption, connected
 from trainyard.cli.output import Output, moment, seconds
-from trainyard.contract.names import NOTE_CANCELLED
+from trainyard.contract.names import NOTE_CANCELLED, NOTE_RETRIED
 from trainyard.errors import ConfigError, NotFoundError, RefusedError, TrainyardError
 
 Pipeline = Annotated[str, typer.Argument(metavar="PIPELINE", help="A pipeline, or TENANT/PIPELINE.")]
@@ -248,7 +248,7 @@ def retry(run_: Run, follow_: Follow = True, as_json: JsonOption = False) -> Non
             )
         # Skipped steps too: they are what a failure or a cancel left out, and the run would end green without them.
         again = sorted({row["step"] for row in document["steps"] if row["state"] != "success"})
-        client.note(found["dag_id"], found["run_id"], f"tried again by {client.session.user or client.me()['user']}")
+        client.note(found["dag_id"], found["run_id"], f"{NOTE_RETRIED}{client.session.user or client.me()['user']}")
         count = client.clear_tasks(found["dag_id"], found["run_id"], again)
         out.remark(f"run {found['run']}: {count} tasks run again, from {', '.join(again)}")
         if follow_:

@@ -1,9 +1,7 @@
-"""The commands about runs: what is asked of Airflow, what is printed, and the exit code."""
+"""`run` and what it follows: what is asked of Airflow, what is printed, and the exit code."""
 
 from __future__ import annotations
 
-import hashlib
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,13 +13,6 @@ DAG = "train_vision_digits-mlp"
 RUN_ID = "manual__2026-03-01T10:00:00+00:00"
 RUNS = f"/api/v2/dags/{DAG}/dagRuns"
 FORM = {"params": {"epochs": {}, "learning_rate": {}, "workers": {}, "dataset_version": {}}}
-EXPORTED = {
-    "outcome": "exported",
-    "metrics": {"accuracy": 0.97, "loss": 0.1},
-    "model": "digits-mlp",
-    "model_version": 3,
-    "dataset_version": "1.1.0",
-}
 
 
 def _run_to_the_end(shapes: Any, last: dict[str, Any] | None = None) -> list[dict[str, Any]]:
@@ -31,7 +22,7 @@ def _run_to_the_end(shapes: Any, last: dict[str, Any] | None = None) -> list[dic
         document("running", [step("check", "success"), step("train", "queued")]),
         document("running", [step("check", "success"), step("train", "running")], progress={"step": 5, "total_steps": 10, "loss": 0.5}),
         document("running", [step("check", "success"), step("train", "running")], progress={"step": 9, "total_steps": 10, "loss": 0.2}),
-        last or document("success", [step("check", "success"), step("train", "success")], result=EXPORTED),
+        last or document("success", [step("check", "success"), step("train", "success")], result=shapes.EXPORTED),
     ]
 
 
@@ -255,174 +246,3 @@ def test_two_tenants_pipelines_of_one_name_are_told_apart(server: Server, trainy
     server.pipelines = [shapes.pipeline("digits", "vision"), shapes.pipeline("digits", "tabular")]
     done = trainyard("run", "digits")
     assert (done.code, "vision/digits, tabular/digits" in done.err) == (2, True)
-
-
-# ------------------------------------------------------------------------------------------------------- packages of one's own
-OWN = "train_tabular_digits-own"
-
-
-def _own(server: Server, shapes: Any, folder: Path) -> Path:
-    server.pipelines = [shapes.pipeline("digits-own", "tabular", package="mine", build="mine.model:build")]
-    package = folder / "mine"
-    package.mkdir()
-    (package / "__init__.py").touch()
-    (package / "model.py").write_text("def build(config): ...\n")
-    return package
-
-
-def test_a_run_publishes_the_package_first(server: Server, trainyard: Trainyard, shapes: Any, tmp_path: Path) -> None:
-    _own(server, shapes, tmp_path / "work")
-    server.documents = [shapes.document("success", [], dag_id=OWN, result=EXPORTED)]
-    server.answers["POST", f"/trainyard/packages/{OWN}"] = (200, {"package": "mine", "sha256": "a" * 64, "changed": True, "size": 10})
-    done = trainyard("run", "digits-own", "--json")
-    assert done.code == 0, done.err
-    assert "published mine aaaaaaaaaaaa" in done.err
-    posts = [path for method, path, _ in server.asked if method == "POST"]
-    assert posts == [f"/trainyard/packages/{OWN}", f"/api/v2/dags/{OWN}/dagRuns"]
-    assert trainyard("run", "digits-own", "--no-publish", "--json").code == 0
-    assert len(server.bodies("POST", f"/trainyard/packages/{OWN}")) == 1
-
-
-def test_a_colleague_without_the_source_trains_what_was_published(server: Server, trainyard: Trainyard, shapes: Any) -> None:
-    server.pipelines = [shapes.pipeline("digits-own", "tabular", package="mine", build="mine.model:build")]
-    server.documents = [shapes.document("success", [], dag_id=OWN, result=EXPORTED)]
-    assert trainyard("run", "digits-own").code == 0
-
-
-@pytest.mark.parametrize(
-    ("source", "says"), [("def build(config:\n", "mine/model.py:1:"), ("def other(): ...\n", "there is no `build` in it")]
-)
-def test_code_that_cannot_work_is_found_before_anything_starts(
-    server: Server, trainyard: Trainyard, shapes: Any, tmp_path: Path, source: str, says: str
-) -> None:
-    (_own(server, shapes, tmp_path / "work") / "model.py").write_text(source)
-    for words in (("run", "digits-own"), ("publish", "digits-own"), ("publish", "mine"), ("publish",), ("run", "digits-own", "--local")):
-        done = trainyard(*words)
-        assert (done.code, done.out) == (2, ""), words
-        assert says in done.err
-        assert not [path for method, path, _ in server.asked if method == "POST"]
-
-
-def test_publish_sends_the_wheel_and_its_digest(server: Server, trainyard: Trainyard, shapes: Any, tmp_path: Path) -> None:
-    from trainyard.cli import wheel
-
-    package = _own(server, shapes, tmp_path / "work")
-    server.answers["POST", f"/trainyard/packages/{OWN}"] = (200, {"package": "mine", "sha256": "a" * 64, "changed": True, "size": 10})
-    for words in (("digits-own",), ("tabular/digits-own",), (str(package),), (str(package.parent),), ()):
-        server.asked.clear()
-        assert trainyard("publish", *words, "--json").lines[0]["files"] == 2, words
-        assert server.bodies("POST", f"/trainyard/packages/{OWN}") == [wheel.build(package).data]
-    assert hashlib.sha256(wheel.build(package).data).hexdigest() == wheel.build(package).sha256
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [("digits-mlp", "there is nothing to publish"), ("nothing", "no pipeline `nothing`"), ("./nothing", "neither a pipeline nor a folder")],
-)
-def test_what_cannot_be_published(server: Server, trainyard: Trainyard, words: str, says: str) -> None:
-    done = trainyard("publish", words)
-    assert (done.code, says in done.err) == (2, True), done.err
-
-
-def test_a_package_that_no_pipeline_names_says_what_to_write(server: Server, trainyard: Trainyard, tmp_path: Path) -> None:
-    (tmp_path / "work" / "mine").mkdir()
-    (tmp_path / "work" / "mine" / "__init__.py").touch()
-    done = trainyard("publish", "mine")
-    assert (done.code, "write `package: mine`" in done.err) == (2, True)
-
-
-# --------------------------------------------------------------------------------------------------------- after it was started
-def test_status_shows_the_board(server: Server, trainyard: Trainyard, shapes: Any) -> None:
-    rows = [shapes.document("success", [], result=EXPORTED), shapes.document("running", [], run="digits-mlp-abc")]
-    server.answers["GET", "/trainyard/runs"] = (200, {"runs": rows})
-    done = trainyard("status")
-    assert done.code == 0
-    assert ("0.97" in done.out, "exported" in done.out, "digits-mlp-abc" in done.out) == (True, True, True)
-    assert trainyard("status", "--json").lines == [{"runs": rows}]
-    server.answers["GET", "/trainyard/runs"] = (200, {"runs": []})
-    assert "no runs yet" in trainyard("status").out
-
-
-def test_status_shows_one_run(server: Server, trainyard: Trainyard, shapes: Any) -> None:
-    server.documents = [shapes.document("running", [shapes.step("train", "running", **{"try": 2})], progress={"step": 7, "loss": 0.25})]
-    done = trainyard("status", "digits-mlp")
-    assert ("step 7  loss 0.2500" in done.out, "train" in done.out, "asked for by alice" in done.out) == (True, True, True)
-    assert trainyard("status", "digits-mlp", "--json").lines == server.documents
-
-
-def test_cancel_fails_the_run_and_waits_for_its_end(
-    server: Server, trainyard: Trainyard, shapes: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("trainyard.cli.commands.runs.time.sleep", lambda _: None)
-    server.documents = [
-        shapes.document("running", [shapes.step("train", "running")]),
-        shapes.document("failed", [shapes.step("train", "failed"), shapes.step("clean_up", "running")]),
-        shapes.document("failed", [shapes.step("train", "failed"), shapes.step("clean_up", "failed")]),
-    ]
-    server.answers["PATCH", f"{RUNS}/{RUN_ID}"] = (200, {})
-    done = trainyard("cancel", "digits-mlp")
-    assert done.code == 0, done.err
-    assert server.bodies("PATCH", f"{RUNS}/{RUN_ID}") == [{"state": "failed", "note": "cancelled by alice"}]
-    assert len(server.documents) == 1  # it looked until clean_up had ended
-    assert trainyard("cancel", "digits-mlp").code == 2  # it has ended already
-
-
-def test_retry_clears_what_did_not_succeed_and_what_was_left_out(server: Server, trainyard: Trainyard, shapes: Any) -> None:
-    """A cancelled run's later steps are skipped: without them the run would end green, without a model."""
-    step = shapes.step
-    steps = [
-        step("check", "success"),
-        step("shard", "success", index=0),
-        step("shard", "failed", index=1),
-        step("export", "skipped"),
-        step("gate", None),
-    ]
-    server.documents = [shapes.document("failed", steps)]
-    path = f"/api/v2/dags/{DAG}/clearTaskInstances"
-    server.answers["POST", path] = (200, {"task_instances": [{}, {}, {}]})
-    server.answers["PATCH", f"{RUNS}/{RUN_ID}"] = (200, {})
-    done = trainyard("retry", "digits-mlp", "--no-follow", "--json")
-    assert done.code == 0, done.err
-    assert server.bodies("PATCH", f"{RUNS}/{RUN_ID}") == [{"note": "tried again by alice"}]
-    (body,) = server.bodies("POST", path)
-    assert body == {
-        "dry_run": False, "dag_run_id": RUN_ID, "task_ids": ["export", "gate", "shard"],
-        "only_failed": False, "include_downstream": True, "reset_dag_runs": True,
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize("state", ["success", "running", "queued"])
-def test_only_a_failed_run_is_tried_again(server: Server, trainyard: Trainyard, shapes: Any, state: str) -> None:
-    server.documents = [shapes.document(state, [])]
-    done = trainyard("retry", "digits-mlp")
-    assert (done.code, "only a failed run" in done.err) == (2, True)
-
-
-def test_a_backfill_waits_for_a_pipeline_that_airflow_is_about_to_read(
-    server: Server, trainyard: Trainyard, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("trainyard.cli.client.time.sleep", lambda _: None)
-    server.answers["POST", "/api/v2/backfills/dry_run"] = (200, {"backfills": []})
-    server.pending = [["digits-mlp"], ["digits-mlp"]]
-    done = trainyard("backfill", "digits-mlp", "--from", "1.0.0", "--to", "1.1.0")
-    assert (done.code, done.err) == (0, "waiting until Airflow has read the pipeline `digits-mlp`\n")
-    assert server.pending == []
-
-
-def test_a_backfill_is_from_release_to_release(server: Server, trainyard: Trainyard) -> None:
-    plan = {"backfills": [{"partition_key": "1.0.0"}, {"partition_key": "1.1.0"}]}
-    server.answers["POST", "/api/v2/backfills/dry_run"] = (200, plan)
-    server.answers["POST", "/api/v2/backfills"] = (200, {"id": 7})
-    assert trainyard("backfill", "digits-mlp", "--from", "1.0.0", "--to", "1.1.0", "--json").lines == [
-        {"backfill": 7, "versions": ["1.0.0", "1.1.0"]}
-    ]
-    (body,) = server.bodies("POST", "/api/v2/backfills")
-    assert (body["from_date"], body["to_date"]) == ("2020-01-01T00:00:00+00:00", "2020-02-01T00:00:00+00:00")
-    assert (body["dag_id"], body["reprocess_behavior"], body["max_active_runs"]) == (DAG, "none", 1)
-    trainyard("backfill", "digits-mlp", "--from", "1.0.0", "--to", "1.1.0", "--dry-run")
-    assert len(server.bodies("POST", "/api/v2/backfills")) == 1
-    server.answers["POST", "/api/v2/backfills/dry_run"] = (200, {"backfills": []})
-    assert "nothing to do" in trainyard("backfill", "digits-mlp", "--from", "1.0.0", "--to", "1.1.0").out
-    assert len(server.bodies("POST", "/api/v2/backfills")) == 1
-    assert trainyard("backfill", "digits-mlp", "--from", "1.1.0", "--to", "1.0.0").code == 2
-    assert trainyard("backfill", "digits-mlp", "--from", "1.0.0", "--to", "1.1.0", "--again", "all").code == 2
