@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from local.kubelet.api import ApiError, Json
 from local.kubelet.images import Images
 from local.kubelet.processes import Process
+
+if TYPE_CHECKING:
+    from tests.unit.local.kubelet.bench import Bench, Clock
 
 IMAGE = "example.org/app:1"
 
@@ -92,3 +95,17 @@ def images(tmp_path: Path) -> Images:
     file = tmp_path / "images.yaml"
     file.write_text('images:\n  - {match: "example.org/app:*", entrypoint: [serve], path: ["/opt/app"], env: {FROM_IMAGE: "1"}}\n')
     return Images(file, tmp_path)
+
+
+@pytest.fixture
+def bench(api: FakeApi, images: Images, tmp_path: Path) -> Bench:
+    from tests.unit.local.kubelet.bench import Bench
+
+    return Bench(api, images, tmp_path / "pods")
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    from tests.unit.local.kubelet.bench import Clock
+
+    return Clock(monkeypatch)

@@ -9,8 +9,8 @@ from local.kubelet.images import Images
 from local.kubelet.manager import PodManager
 from local.kubelet.node import Capacity
 from local.kubelet.start import Starter
+from tests.unit.local.kubelet.bench import Reporter
 from tests.unit.local.kubelet.conftest import FakeApi, FakeProcesses, pod_document
-from tests.unit.local.kubelet.test_pod import Reporter
 from tests.unit.local.kubelet.test_processes import wait_until
 
 

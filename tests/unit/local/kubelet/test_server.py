@@ -22,8 +22,8 @@ from local.kubelet.manager import PodManager
 from local.kubelet.node import Capacity
 from local.kubelet.server import KubeletServer
 from local.kubelet.start import Starter
+from tests.unit.local.kubelet.bench import Reporter, container
 from tests.unit.local.kubelet.conftest import FakeApi, FakeProcesses, pod_document
-from tests.unit.local.kubelet.test_pod import Reporter, container
 
 LOG = "/containerLogs/ns/p/main"
 
