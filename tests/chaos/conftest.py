@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos import STEPS
-from tests.fixtures.platform import Platform, config_with
+from tests.fixtures.platform import Platform, running
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -22,12 +22,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="package")
 def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
     """Up; after the tests nothing of it may live."""
-    folder = tmp_path_factory.mktemp("chaos")
     long = {"training": {"epochs": None, "steps": STEPS, "checkpoint_every_steps": 500}}
-    made = Platform(folder / "var", config_with(folder, **{"digits-long": long}))
-    made.start()
-    try:
+    with running(tmp_path_factory.mktemp("chaos"), **{"digits-long": long}) as made:
         yield made
-    finally:
-        left = made.stop()
-    assert not left, f"the platform is down, and these live: {left}"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fixtures.platform import Platform, config_with
+from tests.fixtures.platform import Platform, running
 
 UNREACHABLE = 0.9999
 
@@ -23,19 +23,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="package")
 def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
     """Up; after the tests nothing of it may live."""
-    folder = tmp_path_factory.mktemp("e2e")
-    config = config_with(
-        folder,
-        **{
-            "digits-strict": {"gate": {"minimum": UNREACHABLE}},
-            "digits-long": {"training": {"epochs": None, "steps": 6000, "checkpoint_every_steps": 200}},
-        },
-    )
-    made = Platform(folder / "var", config)
-    made.start()
-    try:
+    pipelines = {
+        "digits-strict": {"gate": {"minimum": UNREACHABLE}},
+        "digits-long": {"training": {"epochs": None, "steps": 6000, "checkpoint_every_steps": 200}},
+    }
+    with running(tmp_path_factory.mktemp("e2e"), **pipelines) as made:
         yield made
-        made.no_pods()
-    finally:
-        left = made.stop()
-    assert not left, f"the platform is down, and these live: {left}"
