@@ -125,13 +125,13 @@ class Demo:
         if os.environ.get("TRAINYARD_CONFIG"):
             self.screen.line(f"TRAINYARD_CONFIG is passed over: this is the sample chain, of {CONFIG}; `./trainyard up` takes it")
         environment = self._stack_environment()
-        known = configuration.pipelines(CONFIG, environment.get("TRAINYARD_CLUSTER") or "embedded", environment)
+        known = configuration.read(CONFIG, "embedded", environment).pipelines
         if self.pipeline not in known:
             raise DemoError(f"{CONFIG} has no pipeline {self.pipeline!r}: it has {', '.join(known)}")
 
     @staticmethod
     def _stack_environment() -> dict[str, str]:
-        return {name: value for name, value in os.environ.items() if name != "TRAINYARD_CONFIG"}
+        return {name: value for name, value in os.environ.items() if name not in ("TRAINYARD_CONFIG", "TRAINYARD_CLUSTER")}
 
     def bring_up(self) -> None:
         """Raises DemoError when the platform does not come up."""

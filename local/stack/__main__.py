@@ -16,13 +16,15 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from local.stack import ports, processes, shim
 from local.stack.airflow import Airflow
 from local.stack.control import ask
 from local.stack.control_plane import ControlPlane, prepare
 from local.stack.events import Reporter, StackError
-from local.stack.s3 import S3
+from local.stack.s3 import LOOPBACK, S3
+from local.stack.site import EMBEDDED
 from local.stack.starter import Options, Starter, hold
 from local.stack.state import CHECKOUT, State
 
@@ -48,6 +50,7 @@ def parser() -> argparse.ArgumentParser:
             help=f"first port of the block, Airflow's (TRAINYARD_PORT_BASE; default: {ports.DEFAULT_BASE})",
         )
         up.add_argument("--port", action="append", default=[], metavar="NAME=N", help=f"one port; names: {', '.join(ports.NAMES)}")
+        up.add_argument("--cluster", metavar="NAME", help="the profile in clusters/ (TRAINYARD_CLUSTER; default: the embedded cluster)")
         up.add_argument("--no-airflow", action="store_true", help="only the cluster and S3")
         up.add_argument("--no-sync", action="store_true", help="do not run `trainyard sync` before Airflow starts")
         up.add_argument("--unsafe-no-fsync", action="store_true", help="etcd without fsync: for clusters that are thrown away")
@@ -69,7 +72,7 @@ def options_of(arguments: argparse.Namespace) -> Options:
         sync=not arguments.no_sync,
         fsync=not arguments.unsafe_no_fsync,
         config=Path(os.environ.get("TRAINYARD_CONFIG") or CHECKOUT / "config").absolute(),
-        cluster=os.environ.get("TRAINYARD_CLUSTER") or "embedded",
+        cluster=arguments.cluster or os.environ.get("TRAINYARD_CLUSTER") or EMBEDDED,
         node_cpu=arguments.node_cpu,
         node_memory=arguments.node_memory,
     )
@@ -164,10 +167,9 @@ def up(state: State, arguments: argparse.Namespace, argv: Sequence[str]) -> int:
 
 def how_to_log_in(value: dict[str, Any]) -> str:
     """The address, and the administrator's name and password."""
-    lines = [
-        f"Kubernetes  KUBECONFIG={value['kubernetes']['kubeconfig']}",
-        f"S3          {value['s3']['endpoint']}  (keys: {value['s3']['admin_file']})",
-    ]
+    lines = [f"Kubernetes  KUBECONFIG={value['kubernetes']['kubeconfig']}"]
+    if "s3" in value:
+        lines.append(f"S3          {value['s3']['endpoint']}  (keys: {value['s3']['admin_file']})")
     if "airflow" in value:
         one = value["airflow"]
         password = json.loads(Path(one["passwords_file"]).read_text(encoding="utf-8"))[one["admin_user"]]
@@ -209,8 +211,12 @@ def status(state: State, arguments: argparse.Namespace) -> int:
         value = {**value, "phase": "down", "components": {}, "left_over": processes.left_over(state.run)}
     health: dict[str, bool] = {}
     if value.get("phase") != "down" and "kubernetes" in value:
-        plane: ControlPlane = prepare(state, value["ports"], Path(value["kubernetes"]["binary"]))
-        health = {"kubernetes": plane.ready(), "node": plane.node_ready(), "s3": S3(state, value["ports"], Path()).ready()}
+        if "binary" in value["kubernetes"]:
+            plane: ControlPlane = prepare(state, value["ports"], Path(value["kubernetes"]["binary"]))
+            health = {"kubernetes": plane.ready(), "node": plane.node_ready()}
+        if "s3" in value:
+            host = urlsplit(value["s3"]["endpoint"]).hostname or LOOPBACK
+            health["s3"] = S3(state, value["ports"], Path(), host).ready()
         if "airflow" in value:
             found = Airflow(state, value["ports"]).health()
             for part in ("metadatabase", "scheduler", "dag_processor", "triggerer"):

@@ -85,14 +85,26 @@ def ephemeral_overlap(ports: Mapping[str, int], source: Path = EPHEMERAL) -> str
     )
 
 
-def check_free(ports: Mapping[str, int]) -> None:
-    """Raises StackError naming the first port that is taken, who has it if that can be known, and the option that changes it."""
+def check_free(ports: Mapping[str, int], hosts: Mapping[str, str] | None = None) -> None:
+    """Tries each port on its address.
+
+    Args:
+        ports: name -> port.
+        hosts: name -> address, where that is not loopback.
+
+    Raises:
+        StackError: the first port that is taken, who has it if that can be known, and the option that changes it; or an address that is
+            not this machine's.
+    """
     for name, port in ports.items():
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port in TIME_WAIT is free for us
             try:
-                probe.bind(("127.0.0.1", port))
+                host = (hosts or {}).get(name, "127.0.0.1")
+                probe.bind((host, port))
             except OSError as error:
+                if error.errno == errno.EADDRNOTAVAIL:
+                    raise StackError(f"{name} is to listen on {host}, which is no address of this machine") from error
                 if error.errno not in (errno.EADDRINUSE, errno.EACCES):
                     raise
                 who = listener(port)

@@ -1,8 +1,8 @@
-"""The S3 server: SeaweedFS from its PyPI wheel, on loopback, its data in the state folder.
+"""The S3 server: SeaweedFS from its PyPI wheel, its data in the state folder; on loopback, or where a cluster's pods reach its S3 port.
 
 Its admin identity is ours (admin.json, for Airflow's side, which makes all the others through the IAM API that SeaweedFS serves on the
 S3 port: create_user, put_user_policy, create_access_key of boto3's "iam" client; kept over restarts). Its inner ports (master, volume,
-filer) hand out any object without credentials: they are on loopback and must never be published.
+filer) hand out any object without credentials: they are always on loopback and must never be published.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from local.stack.state import State, write_private
 from local.stack.supervisor import Component
 
 REGION = "us-east-1"
+LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True)
@@ -30,10 +31,12 @@ class S3:
     state: State
     ports: Mapping[str, int]
     weed: Path
+    host: str = LOOPBACK
+    """Where its S3 port listens, and only that: another address of this machine, where the cluster's pods are elsewhere."""
 
     @property
     def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self.ports['s3']}"
+        return f"http://{self.host}:{self.ports['s3']}"
 
     @property
     def admin_file(self) -> Path:
@@ -68,7 +71,8 @@ class S3:
 
     def component(self, environment: Mapping[str, str]) -> Component:
         p = self.ports
-        program = [str(self.weed), "server", f"-dir={self.state.s3 / 'data'}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-filer", "-s3"]
+        program = [str(self.weed), "server", f"-dir={self.state.s3 / 'data'}", f"-ip={LOOPBACK}", f"-ip.bind={LOOPBACK}", "-filer", "-s3"]
+        program += [f"-s3.ip.bind={self.host}"]
         program += [f"-master.port={p['s3_master']}", f"-master.port.grpc={p['s3_master_grpc']}", f"-volume.port={p['s3_volume']}"]
         program += [f"-volume.port.grpc={p['s3_volume_grpc']}", f"-filer.port={p['s3_filer']}", f"-filer.port.grpc={p['s3_filer_grpc']}"]
         program += [f"-s3.port={p['s3']}", f"-s3.port.grpc={p['s3_grpc']}", "-s3.port.iceberg=0", "-s3.port.lance=0"]
@@ -94,7 +98,7 @@ class S3:
         return self._master_has("/cluster/status", "IsLeader") and self._master_has("/dir/status", "Topology", "Max")
 
     def _master_has(self, path: str, *keys: str) -> bool:
-        url = f"http://127.0.0.1:{self.ports['s3_master']}{path}"
+        url = f"http://{LOOPBACK}:{self.ports['s3_master']}{path}"
         try:
             with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=2) as answer:
                 value = json.load(answer)

@@ -16,17 +16,19 @@ import socket
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from local.stack import configuration, control_plane, ports, processes
+from local.stack import site as sites
 from local.stack.airflow import ADMIN, COMPONENTS, Airflow
 from local.stack.binary import kube_binary
 from local.stack.control import ControlServer
 from local.stack.control_plane import ControlPlane
 from local.stack.events import Reporter, StackError
 from local.stack.s3 import REGION, S3
+from local.stack.site import EMBEDDED, Site
 from local.stack.state import CHECKOUT, StarterLock, State
 from local.stack.supervisor import Component, Supervisor
 
@@ -48,7 +50,7 @@ class Options:
     sync: bool = True
     fsync: bool = True
     config: Path = CHECKOUT / "config"
-    cluster: str = "embedded"
+    cluster: str = EMBEDDED
     node_cpu: int | None = None
     node_memory: int | None = None
 
@@ -69,6 +71,7 @@ class Starter:
 
     def __post_init__(self) -> None:
         self.supervisor = Supervisor(self.state.run, self.state.logs, self._write_state)
+        self.site = Site()
         self.s3 = S3(self.state, self.options.ports, Path(sys.executable).with_name("weed"))
         self.airflow = Airflow(self.state, self.options.ports)
 
@@ -135,19 +138,42 @@ class Starter:
         if killed:
             self.reporter.note(f"ended {len(killed)} processes that an earlier start had left")
         check_space(self.state)
-        ports.check_free(self.options.ports)
-        if overlap := ports.ephemeral_overlap(self.options.ports):
+        base = base_environment()
+        self._find_site(base)
+        ports.check_free(self._used_ports(), {"s3": self.s3.host})
+        if overlap := ports.ephemeral_overlap(self._used_ports()):
             self.reporter.note(overlap)
         self._write_state()
-        base = base_environment()
-        if self.options.airflow and self.options.sync:  # sync would refuse it too, after a minute of starting
-            configuration.pipelines(self.options.config, self.options.cluster, base | self.platform_environment())
+        if self.site.s3_is_ours:  # beside the control plane: it needs some seconds of its own
+            self.s3.prepare()
+            self.supervisor.start(self.s3.component(base))
+        if self.site.kubeconfig is None:
+            self._bring_up_kubernetes(base)
+        if self.site.s3_is_ours:
+            with self.reporter.phase("S3"):
+                self.supervisor.wait_ready(["s3"], interrupted=self._stopping)
+        if self.options.airflow:
+            self._bring_up_airflow(base)
+
+    def _find_site(self, base: Mapping[str, str]) -> None:
+        """Reads the configuration (sync would refuse a wrong one too, after a minute of starting) and what it says of cluster and S3."""
+        if not (self.options.airflow and self.options.sync) and self.options.cluster == EMBEDDED:
+            return  # whoever wants the bare cluster needs no configuration
+        found = configuration.read(self.options.config, self.options.cluster, base)
+        self.site = sites.of(self.options.cluster, found, os.environ)
+        if self.site.s3_port is not None:
+            self.options = replace(self.options, ports={**self.options.ports, "s3": self.site.s3_port})
+            self.s3 = replace(self.s3, ports=self.options.ports)
+        self.s3 = replace(self.s3, host=self.site.s3_host)
+
+    def _used_ports(self) -> dict[str, int]:
+        return {name: port for name, port in self.options.ports.items() if self.site.uses_port(name)}
+
+    def _bring_up_kubernetes(self, base: Mapping[str, str]) -> None:
         with self.reporter.phase("Kubernetes binary"):
             binary = kube_binary(self.state, base, self.reporter, self._stopping)
         plane = self._plane = control_plane.prepare(self.state, self.options.ports, binary)
         self._write_state()
-        self.s3.prepare()
-        self.supervisor.start(self.s3.component(base))  # beside the control plane: it needs some seconds of its own
         with self.reporter.phase("Kubernetes control plane"):
             for component in plane.components(base, fsync=self.options.fsync):
                 self.supervisor.start(component)
@@ -157,10 +183,6 @@ class Starter:
         with self.reporter.phase("node"):
             self.supervisor.start(self._kubelet(plane, base))
             self.supervisor.wait_ready(["kube-controller-manager", "kube-scheduler", "kubelet"], interrupted=self._stopping)
-        with self.reporter.phase("S3"):
-            self.supervisor.wait_ready(["s3"], interrupted=self._stopping)
-        if self.options.airflow:
-            self._bring_up_airflow(base)
 
     def _bring_up_airflow(self, base: Mapping[str, str]) -> None:
         self.airflow.prepare()
@@ -184,14 +206,16 @@ class Starter:
 
     def platform_environment(self) -> dict[str, str]:
         """What Airflow's side is told about this deployment (docs: the contract's environment)."""
-        return {
+        told = {
             "TRAINYARD_STATE": str(self.state.root),
             "TRAINYARD_CONFIG": str(self.options.config),
             "TRAINYARD_CLUSTER": self.options.cluster,
-            "TRAINYARD_KUBECONFIG": str(self.state.kube / "airflow.kubeconfig"),
-            "TRAINYARD_S3_CREDENTIALS": str(self.s3.admin_file),
-            "TRAINYARD_S3_ENDPOINT": self.s3.endpoint,
+            "TRAINYARD_KUBECONFIG": self.site.kubeconfig or str(self.state.kube / "airflow.kubeconfig"),
+            "TRAINYARD_S3_CREDENTIALS": self.site.s3_credentials or str(self.s3.admin_file),
         }
+        if self.site.s3_is_ours:
+            told["TRAINYARD_S3_ENDPOINT"] = self.s3.endpoint
+        return told
 
     def _kubelet(self, plane: ControlPlane, base: Mapping[str, str]) -> Component:
         program = [
@@ -291,11 +315,14 @@ class Starter:
             "state_dir": str(self.state.root),
             "starter": {"pid": me.pid, "started": me.started},
             "ports": dict(self.options.ports),
-            "s3": {"endpoint": self.s3.endpoint, "admin_file": str(self.s3.admin_file), "region": REGION},
             "environment": self.platform_environment(),
             "components": self.supervisor.describe(),
         }
-        if plane:
+        if self.site.s3_is_ours:
+            value["s3"] = {"endpoint": self.s3.endpoint, "admin_file": str(self.s3.admin_file), "region": REGION}
+        if self.site.kubeconfig is not None:
+            value["kubernetes"] = {"kubeconfig": self.site.kubeconfig, "airflow_kubeconfig": self.site.kubeconfig}
+        elif plane:
             value["kubernetes"] = {
                 "server": plane.server,
                 "kubeconfig": str(plane.kubeconfig("admin")),

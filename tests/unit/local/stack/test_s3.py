@@ -61,3 +61,8 @@ def test_a_killed_servers_sockets_are_removed_and_no_others(s3: S3) -> None:
 
 def test_nothing_answers(s3: S3) -> None:
     assert not s3.ready()
+
+
+def test_only_its_s3_port_is_ever_elsewhere(tmp_path: Path) -> None:
+    flags = list(S3(State.at(tmp_path), ports.plan(20000), Path("/weed"), "10.0.0.7").component({}).program)
+    assert {"-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-s3.ip.bind=10.0.0.7"} <= set(flags)
