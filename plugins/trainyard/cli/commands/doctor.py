@@ -138,7 +138,7 @@ def _own_platform(state: Path | None) -> Iterator[Finding]:
         yield Finding("platform", None, f"none is up in {folder}: `trainyard up` starts one")
         for name, port in ((platform or {}).get("ports") or {}).items():
             if _taken(port):
-                yield Finding("ports", False, f"port {port} ({name}) is taken: stop what has it, or `trainyard up -- --port {name}=N`")
+                yield Finding("ports", False, f"port {port} ({name}) is taken: stop what has it, or `trainyard up --port {name}=N`")
         return
     command = [sys.executable, "-m", "local.stack", "status", "--json", "--state", str(folder)]
     answer = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(root)}, capture_output=True, text=True, timeout=60, check=False)

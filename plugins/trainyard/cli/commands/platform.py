@@ -25,20 +25,34 @@ from trainyard.errors import ConfigError, RefusedError
 State = Annotated[
     Path | None, typer.Option("--state", metavar="DIR", help="The platform's folder; TRAINYARD_STATE, else var/ of the checkout.")
 ]
-Extra = Annotated[
-    list[str] | None, typer.Argument(metavar="[-- OPTION]...", help="Passed on to `python -m local.stack`, e.g. -- --port-base 19000.")
-]
 
 
-def up(state: State = None, extra: Extra = None, as_json: JsonOption = False) -> None:
+def up(
+    state: State = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option("--cluster", metavar="NAME", help="A profile in config/clusters/; TRAINYARD_CLUSTER, else the embedded Kubernetes."),
+    ] = None,
+    port_base: Annotated[
+        str | None, typer.Option("--port-base", metavar="N", help="First of its ports, Airflow's; TRAINYARD_PORT_BASE, else 18080.")
+    ] = None,
+    port: Annotated[list[str] | None, typer.Option("--port", metavar="NAME=N", help="One port by name; may be repeated.")] = None,
+    node_cpu: Annotated[int | None, typer.Option(min=1, metavar="N", help="CPUs that the embedded node says it has.")] = None,
+    node_memory: Annotated[int | None, typer.Option(min=1, metavar="BYTES", help="Memory that the embedded node says it has.")] = None,
+    as_json: JsonOption = False,
+) -> None:
     """Start a platform on this machine and log in to it.
 
-    Kubernetes, S3 and Airflow, without root; it stays up until `trainyard down`.
+    Kubernetes, S3 and Airflow, without root; it stays up until `trainyard down`. With the profile of another cluster, only S3
+    (where that is managed) and Airflow are started.
     """
     out = Output(as_json=as_json)
     folder = places.state_folder(state)
     _refuse_another_configuration(folder)
-    if _stack(["up", "--state", str(folder), *(extra or [])], out):
+    given = {"--cluster": cluster, "--port-base": port_base, "--node-cpu": node_cpu, "--node-memory": node_memory}
+    words = [word for option, value in given.items() if value is not None for word in (option, str(value))]
+    words += [word for one in port or [] for word in ("--port", one)]
+    if _stack(["up", "--state", str(folder), *words], out):
         raise typer.Exit(Exit.RUN_FAILED)
     platform = places.running_platform(folder)
     if platform and "airflow" in platform:

@@ -258,9 +258,10 @@ def test_up_starts_the_platform_and_logs_in(server: Server, trainyard: Trainyard
         {"event": "note", "message": "a remark"},
     ]
     _script(stack, 0, *events)
-    done = trainyard("up", "--state", str(state), "--", "--port-base", "19000")
+    options = ["--cluster", "ours", "--port-base", "19000", "--port", "s3=8333", "--port", "airflow=9090"]
+    done = trainyard("up", "--state", str(state), *options)
     assert done.code == 0, done.err
-    assert json.loads((stack / "asked.json").read_text()) == ["up", "--json", "--state", str(state), "--port-base", "19000"]
+    assert json.loads((stack / "asked.json").read_text()) == ["up", "--json", "--state", str(state), *options]
     assert ("✓ kubernetes  3.5 s" in done.out, server.url in done.out, "a remark" in done.err) == (True, True, True)
     assert (session.load().user, session.load().token) == ("admin", "good")
     assert trainyard("up", "--state", str(state), "--json").lines == events
