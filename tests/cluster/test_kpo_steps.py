@@ -14,7 +14,7 @@ from kubernetes import client as k8s
 from tests.cluster.gang_support import GangTenant, wait_for
 from tests.cluster.support import Profile
 from trainyard.contract import names
-from trainyard.kube.pod import PodParts, as_pod, pod_template
+from trainyard.kube.pod import PodParts, Site, as_pod, pod_template
 from trainyard.operators.step_pod import HousePod
 
 SMALL = {"cpu": "100m", "memory": "128Mi"}
@@ -36,8 +36,7 @@ class ShellStep(HousePod):
 
     def compose(self, context: Any) -> k8s.V1Pod:
         parts = PodParts(
-            image=self._image,
-            pull_policy="IfNotPresent",
+            site=Site(self._image, "IfNotPresent"),
             command=["sh", "-c", self._script],
             resources=SMALL,
             scratch="16Mi",

@@ -19,7 +19,7 @@ from tests.fixtures.s3 import S3Server
 from trainyard.contract import environment, keys, names
 from trainyard.contract.run_spec import RunSpec
 from trainyard.errors import RefusedError
-from trainyard.kube.pod import PodParts, as_pod, pod_template
+from trainyard.kube.pod import PodParts, Site, as_pod, pod_template
 from trainyard.settings import Settings, Tenant, load
 from trainyard.store import Store
 from trainyard.upkeep.changes import Change
@@ -202,8 +202,7 @@ class Left:
 
     def pod(self, run: str, name: str, **labels: str) -> k8s.V1Pod:
         parts = PodParts(
-            image=self.profile.image,
-            pull_policy="IfNotPresent",
+            site=Site(self.profile.image, "IfNotPresent"),
             command=SLEEP,
             resources=RESOURCES,
             scratch="16Mi",
@@ -302,8 +301,7 @@ class TestCleanUp:
             pytest.skip("the image of the platform's own pods is named by a site's profile")
         left.make()
         parts = PodParts(
-            image=left.settings.cluster.images.airflow,
-            pull_policy="IfNotPresent",
+            site=Site(left.settings.cluster.images.airflow, "IfNotPresent"),
             command=["python", "-m", "trainyard.upkeep", "clean-up", "--tenant", left.spec.tenant, "--run", left.spec.run],
             resources={"cpu": "250m", "memory": "512Mi", "ephemeral-storage": "256Mi"},
             scratch="256Mi",

@@ -192,7 +192,8 @@ def _job(
         job_spec.backoff_limit_per_index = REPLACEMENTS
         job_spec.max_failed_indexes = 0
         job_spec.active_deadline_seconds = spec.training.deadline_s + PEERS_OUTLIVE_S
-    metadata = k8s.V1ObjectMeta(name=names.job_name(spec.run, generation, role), labels=ours, annotations=annotations)
+    name = names.job_name(spec.run, generation, role)
+    metadata = k8s.V1ObjectMeta(name=name, labels=site.labels(ours), annotations=site.annotations(annotations))
     return k8s.V1Job(api_version="batch/v1", kind="Job", metadata=metadata, spec=job_spec)
 
 

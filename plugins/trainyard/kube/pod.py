@@ -1,7 +1,8 @@
 """The one path by which a pod of Trainyard is composed: steps, the gang's replicas and upkeep alike.
 
 What a caller may say is in :class:`PodParts`; everything else, the security context above all, is decided here and is the same for
-all. Sources: https://kubernetes.io/docs/concepts/security/pod-security-standards/ (``restricted``).
+all. What the cluster profile gives every pod comes with the :class:`Site`, without which no pod can be composed.
+Sources: https://kubernetes.io/docs/concepts/security/pod-security-standards/ (``restricted``).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from trainyard.contract.run_spec import RunSpec
 from trainyard.kube.client import TOKEN_VOLUME
 from trainyard.kube.resources import pod_resources, scratch
 from trainyard.settings.clusters import ClusterProfile
+from trainyard.settings.site_pods import SitePods, Toleration
 
 CONTAINER: Final = "main"
 WORK_VOLUME: Final = "work"
@@ -26,14 +28,49 @@ USER: Final = 65532
 GRACE_S: Final = 10
 """Time between TERM and KILL: the trainer's supervisor needs it to ship the last lines of its log."""
 TOKEN_PATH: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
+CA_VOLUME: Final = "s3-ca"
+CA_PATH: Final = "/etc/trainyard/s3-ca"
+
+
+@dataclass(frozen=True)
+class Site:
+    """What the cluster profile says of every pod."""
+
+    image: str
+    pull_policy: str
+    counts_scratch: bool = True
+    pull_secrets: tuple[str, ...] = ()
+    ca_bundle: bool = False
+    """Whether S3's authorities are in a ConfigMap beside the pod (``trainyard sync`` makes it)."""
+    pods: SitePods = field(default_factory=SitePods)
+
+    @classmethod
+    def of(cls, profile: ClusterProfile, image: str | None = None) -> Site:
+        """The profile's; ``image`` in place of the trainer's."""
+        return cls(
+            image=image or profile.images.trainer,
+            pull_policy=profile.image_pull_policy,
+            counts_scratch=profile.counts_scratch,
+            pull_secrets=profile.image_pull_secrets,
+            ca_bundle=profile.s3.ca_bundle is not None,
+            pods=profile.pods,
+        )
+
+    def labels(self, ours: Mapping[str, str]) -> dict[str, str]:
+        """The site's labels with ours, for a Job as for a pod."""
+        return {**self.pods.labels, **ours}
+
+    def annotations(self, ours: Mapping[str, str]) -> dict[str, str]:
+        """The site's annotations with ours, for a Job as for a pod."""
+        return {**self.pods.annotations, **ours}
 
 
 @dataclass(frozen=True)
 class PodParts:
     """What differs between two pods of ours."""
 
-    image: str
-    pull_policy: str
+    site: Site
+    """Image, and what the cluster profile gives every pod."""
     command: Sequence[str]
     resources: Mapping[str, str]
     """Requests and limits."""
@@ -88,6 +125,8 @@ def _own_facts() -> list[k8s.V1EnvVar]:
 def _environment(parts: PodParts) -> list[k8s.V1EnvVar]:
     # HOME and TMPDIR: the root file system is read-only, and libraries that cache in the home folder must find one that is not.
     plain = {"HOME": WORK_PATH, "TMPDIR": WORK_PATH} | dict(parts.environment)
+    if parts.site.ca_bundle:
+        plain[environment.S3_CA_BUNDLE] = f"{CA_PATH}/{names.CA_KEY}"
     variables = [k8s.V1EnvVar(name=name, value=value) for name, value in plain.items()]
     variables += _own_facts()
     for name, (secret, key) in parts.secrets.items():
@@ -109,14 +148,22 @@ def _token_volume() -> k8s.V1Volume:
     return k8s.V1Volume(name=TOKEN_VOLUME, projected=k8s.V1ProjectedVolumeSource(sources=sources))
 
 
+def _toleration(toleration: Toleration) -> k8s.V1Toleration:
+    return k8s.V1Toleration(**toleration.model_dump(exclude_none=True))
+
+
 def pod_template(parts: PodParts) -> k8s.V1PodTemplateSpec:
     """Compose a pod: restricted, non-root, read-only but for its working directory, requests = limits, ended within seconds."""
+    site = parts.site
     pod_security, container_security = _security()
     volumes = [k8s.V1Volume(name=WORK_VOLUME, empty_dir=k8s.V1EmptyDirVolumeSource(size_limit=parts.scratch))]
     mounts = [k8s.V1VolumeMount(name=WORK_VOLUME, mount_path=WORK_PATH)]
     if parts.api_access:
         volumes.append(_token_volume())
         mounts.append(k8s.V1VolumeMount(name=TOKEN_VOLUME, mount_path=TOKEN_PATH, read_only=True))
+    if site.ca_bundle:
+        volumes.append(k8s.V1Volume(name=CA_VOLUME, config_map=k8s.V1ConfigMapVolumeSource(name=names.CONFIG_MAP_CA)))
+        mounts.append(k8s.V1VolumeMount(name=CA_VOLUME, mount_path=CA_PATH, read_only=True))
     spread = None
     if parts.spread_by:
         spread = [
@@ -129,8 +176,8 @@ def pod_template(parts: PodParts) -> k8s.V1PodTemplateSpec:
         ]
     container = k8s.V1Container(
         name=CONTAINER,
-        image=parts.image,
-        image_pull_policy=parts.pull_policy,
+        image=site.image,
+        image_pull_policy=site.pull_policy,
         command=list(parts.command),
         working_dir=WORK_PATH,
         env=_environment(parts),
@@ -152,8 +199,16 @@ def pod_template(parts: PodParts) -> k8s.V1PodTemplateSpec:
         active_deadline_seconds=parts.active_deadline_s,
         subdomain=parts.subdomain,
         topology_spread_constraints=spread,
+        image_pull_secrets=[k8s.V1LocalObjectReference(name=name) for name in site.pull_secrets] or None,
+        node_selector=dict(site.pods.node_selector) or None,
+        tolerations=[_toleration(toleration) for toleration in site.pods.tolerations] or None,
+        priority_class_name=site.pods.priority_class_name,
+        scheduler_name=site.pods.scheduler_name,
+        host_network=site.pods.host_network or None,
+        # Without it a pod in its node's network asks the node's resolver, which knows no Service.
+        dns_policy="ClusterFirstWithHostNet" if site.pods.host_network else None,
     )
-    metadata = k8s.V1ObjectMeta(labels=dict(parts.labels), annotations=dict(parts.annotations) or None)
+    metadata = k8s.V1ObjectMeta(labels=site.labels(parts.labels), annotations=site.annotations(parts.annotations) or None)
     return k8s.V1PodTemplateSpec(metadata=metadata, spec=spec)
 
 
@@ -161,20 +216,6 @@ def as_pod(template: k8s.V1PodTemplateSpec, name: str, namespace: str) -> k8s.V1
     """The template as one pod of that name."""
     metadata = k8s.V1ObjectMeta(name=name, namespace=namespace, labels=template.metadata.labels, annotations=template.metadata.annotations)
     return k8s.V1Pod(api_version="v1", kind="Pod", metadata=metadata, spec=template.spec)
-
-
-@dataclass(frozen=True)
-class Site:
-    """What the cluster profile says of every trainer pod."""
-
-    image: str
-    pull_policy: str
-    counts_scratch: bool = True
-
-    @classmethod
-    def of(cls, profile: ClusterProfile) -> Site:
-        """The profile's."""
-        return cls(profile.images.trainer, profile.image_pull_policy, profile.counts_scratch)
 
 
 def trainer_command(*arguments: str) -> tuple[str, ...]:
@@ -198,8 +239,7 @@ def trainer_parts(
 ) -> PodParts:
     """The parts of a trainer pod: it is told the run spec, and its S3 keys come from the tenant's Secret ``secret``."""
     return PodParts(
-        image=site.image,
-        pull_policy=site.pull_policy,
+        site=site,
         command=command,
         resources=pod_resources(spec.slot, slots, counts_scratch=site.counts_scratch),
         scratch=scratch(spec.slot, slots),

@@ -10,7 +10,7 @@ from kubernetes import client as k8s
 
 from trainyard.contract import environment, keys, names
 from trainyard.kube import labels
-from trainyard.kube.pod import PodParts, as_pod, pod_template
+from trainyard.kube.pod import PodParts, Site, as_pod, pod_template
 from trainyard.operators.run_access import open_run, run_of
 from trainyard.operators.step_pod import HousePod
 
@@ -73,8 +73,7 @@ class CleanUpPod(HousePod):
         if ended_by_a_person(self._states(context)):
             command += ["--outcome", "cancelled"]
         parts = PodParts(
-            image=cluster.images.airflow,
-            pull_policy=cluster.image_pull_policy,
+            site=Site.of(cluster, cluster.images.airflow),
             command=command,
             resources={name: amount for name, amount in RESOURCES.items() if cluster.counts_scratch or name != "ephemeral-storage"},
             scratch=RESOURCES["ephemeral-storage"],

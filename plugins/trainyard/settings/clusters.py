@@ -11,6 +11,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, StringConstraints, model_validator
 
 from trainyard.settings.base import Name, Section, Text
+from trainyard.settings.site_pods import ObjectName, SitePods
 
 Port = Annotated[int, Field(ge=1024, le=65535)]
 Image = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-zA-Z0-9._/:@-]*$")]
@@ -54,7 +55,14 @@ class S3(Section):
     mode: Literal["managed", "external"]
     """`managed`: `trainyard sync` makes buckets and identities; `external`: the administrator gives them."""
     endpoint: Url | None = None
-    """URL as pods and Airflow see it; null is AWS' own, or the value of TRAINYARD_S3_ENDPOINT."""
+    """URL as pods see it; null is AWS' own, or the value of TRAINYARD_S3_ENDPOINT."""
+    airflow_endpoint: Url | None = None
+    """URL as Airflow's processes and the administrator's commands see it, where that is another one than the pods'."""
+    public_endpoint: Url | None = None
+    """URL as people's laptops see it: links to models and shards name it. Null: as Airflow sees it."""
+    ca_bundle: Text | None = None
+    """PEM file of the authorities that sign the server's certificate, where they are not the public ones; relative to `clusters/`. Pods
+    get it from a ConfigMap that `trainyard sync` makes."""
     region: Text = "us-east-1"
     """Region that requests are signed for."""
     bucket_prefix: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{1,18}[a-z0-9]$")]
@@ -73,12 +81,17 @@ class ClusterProfile(Section):
     addressing: Literal["host", "dns"]
     """How replicas find each other: `dns`, by the names of a headless Service, one port; `host`, on 127.0.0.1, a block of ports a gang."""
     ports: PortRange | None = None
-    """With `addressing: host`."""
+    """With `addressing: host`, or `pods.host_network`."""
     port: Port | None = None
     """With `addressing: dns`: the one port of every replica."""
     images: Images
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
     """As Kubernetes has it."""
+    image_pull_secrets: tuple[ObjectName, ...] = ()
+    """Secrets (type kubernetes.io/dockerconfigjson) in the namespace `trainyard-platform` that open the registry; `trainyard sync` copies
+    them to every tenant."""
+    pods: SitePods = Field(default_factory=SitePods)
+    """What this site gives every pod and Job."""
     counts_scratch: bool = True
     """Whether its nodes report ephemeral-storage, so that scratch counts in requests and quotas; false where they do not (a kubelet with
     `localStorageCapacityIsolation: false`): such a pod would never be placed."""
@@ -88,6 +101,10 @@ class ClusterProfile(Section):
     def _ports_of_the_addressing(self) -> Self:
         if self.addressing == "host" and (self.ports is None or self.port is not None):
             raise ValueError("addressing 'host' needs ports: {first: …, last: …, block: …} and no port")
-        if self.addressing == "dns" and (self.port is None or self.ports is not None):
+        if self.addressing == "dns" and self.pods.host_network:
+            # Pods of one node share its ports: one number for all replicas would let one of them live there.
+            if self.ports is None or self.port is not None:
+                raise ValueError("addressing 'dns' with pods.host_network needs ports: {first: …, last: …, block: …} and no port")
+        elif self.addressing == "dns" and (self.port is None or self.ports is not None):
             raise ValueError("addressing 'dns' needs port: 2222 (or another) and no ports")
         return self

@@ -283,9 +283,29 @@ def _read_cluster(folder: _Folder, name: str, environ: Mapping[str, str], *, eve
     profile = kind.good.get(name)
     if profile is None:
         return
+    if profile.s3.ca_bundle is not None:
+        bundle = folder.config_dir / "clusters" / profile.s3.ca_bundle
+        if (wrong := _not_certificates(bundle)) is not None:
+            folder.problems.append(kind.documents[name].problem(("s3", "ca_bundle"), f"{bundle}: {wrong}"))
+            return
+        profile = profile.model_copy(update={"s3": profile.s3.model_copy(update={"ca_bundle": str(bundle)})})
     overrides: dict[str, object] = {}
     if environ.get(KUBECONFIG_VARIABLE):
         overrides["kubeconfig"] = environ[KUBECONFIG_VARIABLE]
     if environ.get(S3_ENDPOINT_VARIABLE):
         overrides["s3"] = profile.s3.model_copy(update={"endpoint": environ[S3_ENDPOINT_VARIABLE]})
     folder.cluster = profile.model_copy(update=overrides)
+
+
+def _not_certificates(path: Path) -> str | None:
+    """None, or why the file cannot be a bundle of authorities. Only the form is looked at: whom to trust is the administrator's."""
+    try:
+        text = path.read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        return f"cannot be read ({reason}): name a PEM file, relative to clusters/"
+    if "-----BEGIN CERTIFICATE-----" not in text:
+        return "holds no certificate: it must be PEM (-----BEGIN CERTIFICATE-----)"
+    if "PRIVATE KEY-----" in text:
+        return "holds a private key, and pods would get it: leave only the certificates of the authorities"
+    return None

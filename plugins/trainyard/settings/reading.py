@@ -237,6 +237,8 @@ def _explain(model: type[BaseModel], document: Document, detail: ErrorDetails) -
             return document.problem(location, "must be true or false")
         case "dict_type" | "model_type" | "model_attributes_type":
             return document.problem(location, "must be a mapping (key: value)")
+        case "tuple_type":
+            return document.problem(location, "must be a list ([…], or lines that begin with -)")
         case "greater_than_equal":
             return document.problem(location, f"must be {context['ge']} or more")
         case "less_than_equal":
@@ -270,7 +272,7 @@ def _is_leaf(document: Document, location: Location) -> bool:
 def _pattern_rule(context: Mapping[str, Any]) -> str:
     """A regular expression of ours in words."""
     from trainyard.contract.names import NAME_PATTERN, TENANT_PATTERN
-    from trainyard.settings import base, clusters, tenants
+    from trainyard.settings import base, clusters, site_pods, tenants
 
     pattern = str(context.get("pattern", ""))
     member = get_args(tenants.MemberName)[1].pattern
@@ -283,6 +285,7 @@ def _pattern_rule(context: Mapping[str, Any]) -> str:
         member: "use 2–40 lower-case letters, digits, dots, dashes and underscores, starting with a letter",
         get_args(clusters.Url)[1].pattern: "write a URL of scheme, host and port, as http://127.0.0.1:8333",
         get_args(clusters.Image)[1].pattern: "write an image reference, as registry/trainyard/trainer:1.2.0",
+        get_args(site_pods.ObjectName)[1].pattern: "write the name of an object in Kubernetes: lower-case letters, digits, dots and dashes",
     }
     return rules.get(pattern, f"does not match {pattern}")
 
@@ -296,9 +299,11 @@ def _model_at(model: type[BaseModel], location: Location) -> type[BaseModel] | N
             here = field.annotation if field else None
         elif get_origin(here) is dict:
             here = get_args(here)[1]
+        elif get_origin(here) is tuple:
+            here = get_args(here)[0]
         else:
             return None
-        if not _is_model(here) and get_origin(here) is not dict:  # `Model | None`
+        if not _is_model(here) and get_origin(here) not in (dict, tuple):  # `Model | None`
             here = next((option for option in get_args(here) if _is_model(option)), None)
     return here if _is_model(here) else None
 

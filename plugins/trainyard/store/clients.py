@@ -23,8 +23,18 @@ _REFUSED: Final = frozenset({"AccessDenied", "403", "InvalidAccessKeyId", "Signa
 
 
 @functools.lru_cache(maxsize=64)
-def client(service: str, endpoint: str | None, region: str, access_key: str | None, secret_key: str | None, tries: int = TRIES) -> Any:
+def client(
+    service: str,
+    endpoint: str | None,
+    region: str,
+    access_key: str | None,
+    secret_key: str | None,
+    tries: int = TRIES,
+    ca_bundle: str | None = None,
+) -> Any:
     """A client of ``service`` (``s3`` or ``iam``); without keys, boto3's own search for credentials is used.
+
+    ``ca_bundle`` is a PEM file of authorities in place of those that boto3 finds (AWS_CA_BUNDLE, else the public ones).
 
     Clients are safe to share between threads.
     """
@@ -44,12 +54,25 @@ def client(service: str, endpoint: str | None, region: str, access_key: str | No
     )
     session: Any = boto3.session.Session()  # its overloads want a literal service name
     return session.client(
-        service, endpoint_url=endpoint, region_name=region, aws_access_key_id=access_key, aws_secret_access_key=secret_key, config=config
+        service,
+        endpoint_url=endpoint,
+        region_name=region,
+        aws_access_key_id=access_key,
+        aws_secret_access_key=secret_key,
+        config=config,
+        verify=ca_bundle,
     )
 
 
-def s3_client(endpoint: str | None, region: str, access_key: str | None, secret_key: str | None, tries: int = TRIES) -> S3Client:
-    found: S3Client = client("s3", endpoint, region, access_key, secret_key, tries)
+def s3_client(
+    endpoint: str | None,
+    region: str,
+    access_key: str | None,
+    secret_key: str | None,
+    tries: int = TRIES,
+    ca_bundle: str | None = None,
+) -> S3Client:
+    found: S3Client = client("s3", endpoint, region, access_key, secret_key, tries, ca_bundle)
     return found
 
 

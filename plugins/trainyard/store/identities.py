@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from trainyard.contract import names
 from trainyard.errors import RefusedError, UnavailableError
-from trainyard.store.clients import client, code_of, s3_client, translated
+from trainyard.store.clients import client, code_of, translated
 from trainyard.store.opening import Credentials
 
 POLICY_NAME: Final = "trainyard"
@@ -144,9 +144,7 @@ class IdentityServer:
         """Whether the server knows this key *and* its secret: one request to ``bucket``, which the identity may list."""
         try:
             with self._translated(f"bucket {bucket}"):
-                s3_client(self._admin.endpoint, self._region, identity.access_key, identity.secret_key).list_objects_v2(
-                    Bucket=bucket, MaxKeys=1
-                )
+                self._s3(identity).list_objects_v2(Bucket=bucket, MaxKeys=1)
         except RefusedError:
             return False
         return True
@@ -159,7 +157,7 @@ class IdentityServer:
         """
         with self._translated(f"key of S3 identity {user}"):
             made = self._iam().create_access_key(UserName=user)["AccessKey"]
-        identity = Credentials(self._admin.endpoint, made["AccessKeyId"], made["SecretAccessKey"])
+        identity = replace(self._admin, access_key=made["AccessKeyId"], secret_key=made["SecretAccessKey"])
         ends = time.monotonic() + KEY_ACCEPTED_S
         while not self.accepts(identity, bucket):
             if time.monotonic() > ends:
@@ -176,11 +174,14 @@ class IdentityServer:
         return len(others)
 
     # ------------------------------------------------------------------------------------------------------------- inside
-    def _s3(self) -> Any:
-        return s3_client(self._admin.endpoint, self._region, self._admin.access_key, self._admin.secret_key)
+    def _s3(self, who: Credentials | None = None) -> Any:
+        return self._client("s3", who or self._admin)
 
     def _iam(self) -> Any:
-        return client("iam", self._admin.endpoint, self._region, self._admin.access_key, self._admin.secret_key)
+        return self._client("iam", self._admin)
+
+    def _client(self, service: str, who: Credentials) -> Any:
+        return client(service, self._admin.endpoint, self._region, who.access_key, who.secret_key, ca_bundle=self._admin.ca_bundle)
 
     def _translated(self, what: str) -> Any:
         return translated(what, self._admin.endpoint)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from trainyard.errors import NotFoundError, UnavailableError
-from trainyard.store.clients import is_absent, s3_client, translated
+from trainyard.store.clients import TRIES, is_absent, s3_client, translated
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -45,6 +45,10 @@ class Store:
     region: str
     access_key: str | None = None
     secret_key: str | None = field(default=None, repr=False)
+    ca_bundle: str | None = None
+    """PEM file of the server's authorities; None: those that boto3 finds."""
+    public_endpoint: str | None = None
+    """URL of the server as people reach it, for links; None: the same."""
 
     # ------------------------------------------------------------------------------------------------------------ reading
     def get(self, key: str) -> bytes:
@@ -213,19 +217,19 @@ class Store:
     ) -> str:
         """A link by which anyone may read (or write) this one object for ``seconds``.
 
-        ``endpoint`` is the server's URL as the link's user reaches it, where that differs: the signature covers the host's name.
+        ``endpoint`` is the server's URL as the link's user reaches it, where that is not :attr:`public_endpoint`: the signature covers
+        the host's name.
         """
         arguments: dict[str, Any] = {"Bucket": self.bucket, "Key": key}
         if file_name is not None and method == "GET":
             arguments["ResponseContentDisposition"] = f'attachment; filename="{file_name}"'
-        client = s3_client(endpoint or self.endpoint, self.region, self.access_key, self.secret_key)
+        client = s3_client(endpoint or self.public_endpoint or self.endpoint, self.region, self.access_key, self.secret_key)
         with self._translated(key):
             return client.generate_presigned_url("get_object" if method == "GET" else "put_object", Params=arguments, ExpiresIn=seconds)
 
     # ------------------------------------------------------------------------------------------------------------ inside
     def _client(self, tries: int | None = None) -> S3Client:
-        keys = (self.endpoint, self.region, self.access_key, self.secret_key)
-        return s3_client(*keys) if tries is None else s3_client(*keys, tries)
+        return s3_client(self.endpoint, self.region, self.access_key, self.secret_key, tries or TRIES, self.ca_bundle)
 
     def _get(self, key: str) -> tuple[bytes, str]:
         with self._translated(key):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +29,8 @@ class Credentials:
     access_key: str | None
     secret_key: str | None
     """Without keys, boto3's own search (instance roles, ~/.aws) is used."""
+    ca_bundle: str | None = None
+    """PEM file of the server's authorities; None: those that boto3 finds."""
 
     def __repr__(self) -> str:  # secrets do not belong into logs
         return f"Credentials(endpoint={self.endpoint!r}, access_key={self.access_key!r})"
@@ -45,16 +47,18 @@ def credentials(settings: Settings, environ: Mapping[str, str] | None = None) ->
     """
     environ = os.environ if environ is None else environ
     s3 = settings.cluster.s3
+    # This process stands where Airflow stands: pods have their endpoint in the run spec.
+    endpoint = s3.airflow_endpoint or s3.endpoint
     if file := environ.get(CREDENTIALS_VARIABLE):
-        return _from_file(Path(file), s3.endpoint)
+        return replace(_from_file(Path(file), endpoint), ca_bundle=s3.ca_bundle)
     access, secret = environ.get(environment.S3_ACCESS_KEY), environ.get(environment.S3_SECRET_KEY)
     if s3.mode == "managed" and not (access and secret):
         way_out = f"set {CREDENTIALS_VARIABLE} to the administrator's file (`trainyard up` makes var/s3/admin.json)"
         raise ConfigError(f"no S3 identity: {way_out}")
-    if s3.mode == "managed" and s3.endpoint is None:
+    if s3.mode == "managed" and endpoint is None:
         where = f"clusters/{settings.cluster.name}.yaml: s3.endpoint"
         raise ConfigError(f"{where}: managed S3 needs one: write it, or set TRAINYARD_S3_ENDPOINT")
-    return Credentials(s3.endpoint, access, secret)
+    return Credentials(endpoint, access, secret, s3.ca_bundle)
 
 
 def _from_file(path: Path, endpoint: str | None) -> Credentials:
@@ -69,7 +73,8 @@ def _from_file(path: Path, endpoint: str | None) -> Credentials:
 def bucket_store(settings: Settings, bucket: str, identity: Credentials | None = None) -> Store:
     """Any bucket of this deployment."""
     who = identity or credentials(settings)
-    return Store(bucket, who.endpoint, settings.cluster.s3.region, who.access_key, who.secret_key)
+    s3 = settings.cluster.s3
+    return Store(bucket, who.endpoint, s3.region, who.access_key, who.secret_key, who.ca_bundle, s3.public_endpoint)
 
 
 def store_for(settings: Settings, tenant: str, identity: Credentials | None = None) -> Store:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from trainyard.contract import names
@@ -103,7 +103,7 @@ class StorageSync:
             access, secret = (base64.b64decode(data[key], validate=True).decode() for key in ("access_key", "secret_key"))
         except (KeyError, binascii.Error, UnicodeDecodeError):
             return None
-        return Credentials(credentials(self._settings).endpoint, access, secret)
+        return replace(credentials(self._settings), access_key=access, secret_key=secret)
 
     @staticmethod
     def _secret(identity: Identity, key: Credentials) -> objects.Manifest:

@@ -75,7 +75,7 @@ def test_the_supervisor_is_pid_1_of_every_trainer() -> None:
 @pytest.mark.parametrize("access", [True, False])
 def test_only_upkeep_gets_a_token(access: bool) -> None:
     parts = PodParts(
-        image="i", pull_policy="Never", command=["c"], resources={"cpu": "1"}, scratch="1Mi", environment={}, labels={}, api_access=access
+        site=Site("i", "Never"), command=["c"], resources={"cpu": "1"}, scratch="1Mi", environment={}, labels={}, api_access=access
     )
     pod = k8s.ApiClient().sanitize_for_serialization(pod_template(parts))["spec"]
     tokens = [volume for volume in pod["volumes"] if "projected" in volume]

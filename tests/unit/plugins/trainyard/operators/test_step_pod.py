@@ -11,13 +11,11 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from kubernetes import client as k8s
 
 from trainyard.errors import NotFoundError, RefusedError
-from trainyard.kube.pod import PodParts, as_pod, pod_template
+from trainyard.kube.pod import PodParts, Site, as_pod, pod_template
 from trainyard.operators import step_pod
 from trainyard.operators.step_pod import StepPod
 
-PARTS = PodParts(
-    image="i:1", pull_policy="Never", command=["c"], resources={"memory": "2Gi"}, scratch="1Gi", environment={}, labels={"x": "y"}
-)
+PARTS = PodParts(site=Site("i:1", "Never"), command=["c"], resources={"memory": "2Gi"}, scratch="1Gi", environment={}, labels={"x": "y"})
 
 
 def task(**changes: Any) -> StepPod:
