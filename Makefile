@@ -27,7 +27,7 @@ down: ## stop it (same as ./trainyard down)
 
 test: setup ## everything CI runs: lint, types, layers and all tests but the long ones
 	@$(MAKE) --no-print-directory check
-	@$(PYTEST) -m "not long" $(TIERS)
+	@$(PYTEST) --durations=30 -m "not long" $(TIERS)
 
 test-fast: ## no cluster, nothing slow
 	@$(PYTHON) local/bootstrap.py --dev
