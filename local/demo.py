@@ -333,8 +333,9 @@ def main() -> int:
     def stop(*_: object) -> NoReturn:
         raise KeyboardInterrupt
 
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGHUP, stop)
+    # INT too: a shell starts what it runs in the background with INT ignored, and Python then leaves it so.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, stop)
     stack_options = ["--port-base", str(options.port_base)] if options.port_base is not None else []
     try:
         demo = Demo(State.at(options.state), options.pipeline, options.settings, stack_options)
