@@ -59,7 +59,11 @@ def trainer_of(platform: Platform, role: str, *, supervisor: bool) -> int:
     raise AssertionError(f"no {role} runs: {platform.trainers()}")
 
 
-@pytest.mark.parametrize("role", ["chief", "ps", "worker"])
+LONG_WORKER = pytest.param("worker", marks=pytest.mark.long)
+"""The gang's own tests kill workers too; a whole run for it is for `make test-long`."""
+
+
+@pytest.mark.parametrize("role", ["chief", "ps", LONG_WORKER])
 def test_the_training_process_of_a_replica(platform: Platform, run: str, role: str) -> None:
     os.kill(trainer_of(platform, role, supervisor=False), signal.SIGKILL)
     document = ends_well(platform, run)
@@ -67,7 +71,7 @@ def test_the_training_process_of_a_replica(platform: Platform, run: str, role: s
     assert document["generation"] == 1, "a small fault stays inside the gang"
 
 
-@pytest.mark.parametrize("role", ["chief", "worker"])
+@pytest.mark.parametrize("role", ["chief", LONG_WORKER])
 def test_a_whole_container(platform: Platform, run: str, role: str) -> None:
     os.kill(trainer_of(platform, role, supervisor=True), signal.SIGKILL)
     document = ends_well(platform, run)
