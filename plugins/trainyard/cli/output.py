@@ -28,7 +28,7 @@ class Output:
             from rich.console import Console
 
             # Where no one looks (a pipe, a file) there is no width to fold a table to: one row stays one line.
-            self._console = Console(soft_wrap=True, highlight=False, width=None if sys.stdout.isatty() else 10_000)
+            self._console = Console(soft_wrap=True, highlight=False, emoji=False, width=None if sys.stdout.isatty() else 10_000)
         return self._console
 
     def document(self, document: Any) -> None:

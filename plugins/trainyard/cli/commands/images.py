@@ -13,6 +13,9 @@ from trainyard.cli.invoking import JsonOption
 from trainyard.cli.output import Output, seconds, size
 from trainyard.errors import ConfigError
 
+MOST_SHOWN = 140
+"""Characters of a step: what a Dockerfile's RUN says may be a page."""
+
 images = typer.Typer(name="images", help="Container images of Trainyard's own pods.", no_args_is_help=True)
 
 
@@ -81,18 +84,20 @@ class _Steps:
     def __init__(self, out: Output, what: str) -> None:
         self._out = out
         self._what = what
+        self._place = ""
         self._moving = out.console.is_terminal and not out.as_json
 
     def __call__(self, line: Line) -> None:
-        if line.step is None:
-            return
-        self._out.document({"event": "step", "image": self._what, "step": line.step, "steps": line.steps, "text": line.text})
-        text = f"  … {self._what} {line.step}/{line.steps}  {line.text}"
+        text = " ".join(line.text.split())
+        if line.step is not None:
+            self._place = f"{line.step}/{line.steps}  "
+            self._out.document({"event": "step", "image": self._what, "step": line.step, "steps": line.steps, "text": text})
+        shown = f"  … {self._what} {self._place}{text}"
         if self._moving:
-            self._out.console.file.write("\r\x1b[2K" + text[: max(20, self._out.console.width - 1)])
+            self._out.console.file.write("\r\x1b[2K" + shown[: max(20, self._out.console.width - 1)])
             self._out.console.file.flush()
-        else:
-            self._out.line(text)
+        elif line.step is not None:
+            self._out.line(shown if len(shown) <= MOST_SHOWN else f"{shown[: MOST_SHOWN - 2]} …")
 
     def done(self, text: str) -> None:
         if self._moving:
