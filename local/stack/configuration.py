@@ -24,6 +24,7 @@ cluster = found.cluster
 print(json.dumps({
     "pipelines": sorted(found.pipelines),
     "kubeconfig": cluster.kubeconfig,
+    "sync_kubeconfig": cluster.sync_kubeconfig,
     "s3_mode": cluster.s3.mode,
     "s3_endpoint": cluster.s3.endpoint,
 }))
@@ -41,6 +42,8 @@ class Found:
     s3_mode: str
     """``managed``: the S3 server is ours to start; ``external``: somebody else's."""
     s3_endpoint: str | None
+    sync_kubeconfig: str | None = None
+    """As ``kubeconfig``, of the identity that makes tenants' namespaces."""
 
 
 def read(folder: Path, cluster: str, environment: Mapping[str, str]) -> Found:

@@ -13,6 +13,7 @@ import datetime
 import http.client
 import io
 import json
+import re
 import secrets
 import ssl
 import urllib.error
@@ -22,9 +23,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from local.stack import certificates
 from local.stack.certificates import APISERVER, KUBELET_CLIENT, Pki
-from local.stack.state import State, write_private
+from local.stack.events import StackError
+from local.stack.state import CHECKOUT, State, write_private
 from local.stack.supervisor import Component
 
 NODE = "local"
@@ -35,9 +39,12 @@ IDENTITIES: dict[str, tuple[str, str]] = {
     "controller-manager": ("system:kube-controller-manager", ""),
     "scheduler": ("system:kube-scheduler", ""),
     "kubelet": (f"system:node:{NODE}", "system:nodes"),
-    "airflow": ("trainyard:airflow", "trainyard:platform"),
+    "airflow": ("system:serviceaccount:trainyard-system:trainyard-run", "system:serviceaccounts"),
+    "sync": ("system:serviceaccount:trainyard-system:trainyard-sync", "system:serviceaccounts"),
 }
-"""`airflow` gets its rights by a ClusterRoleBinding, not by a group that passes over RBAC: narrowing them is a change of Roles."""
+"""`airflow` and `sync` are the ServiceAccounts of deploy/rbac by their names, with a token that does not end: their rights are those of any
+other cluster."""
+RIGHTS = CHECKOUT / "deploy" / "rbac"
 
 
 @dataclass(frozen=True)
@@ -113,9 +120,11 @@ class ControlPlane:
         ]
 
     # ------------------------------------------------------------------------------------------------------------ health
-    def request(self, method: str, path: str, body: Mapping[str, Any] | None = None, *, timeout_s: float = 5.0) -> dict[str, Any]:
+    def request(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, *, timeout_s: float = 5.0, kind: str = "application/json"
+    ) -> dict[str, Any]:
         """One call to the API as `admin`; the object that came back. Raises urllib.error.HTTPError and OSError."""
-        headers = {"Authorization": f"Bearer {self.tokens['admin']}", "Content-Type": "application/json", "Accept": "application/json"}
+        headers = {"Authorization": f"Bearer {self.tokens['admin']}", "Content-Type": kind, "Accept": "application/json"}
         data = None if body is None else json.dumps(body).encode()
         call = urllib.request.Request(self.server + path, data=data, method=method, headers=headers)
         with _opener(self.pki.ca).open(call, timeout=timeout_s) as answer:
@@ -153,16 +162,27 @@ class ControlPlane:
         except (OSError, http.client.HTTPException):
             return False
 
-    def bind_platform(self) -> None:
-        """Gives `airflow` its rights; there already is no error."""
-        subject = {"kind": "Group", "name": "trainyard:platform", "apiGroup": "rbac.authorization.k8s.io"}
-        role = {"kind": "ClusterRole", "name": "cluster-admin", "apiGroup": "rbac.authorization.k8s.io"}
-        body = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "trainyard-platform"}}
-        try:
-            self.request("POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", {**body, "subjects": [subject], "roleRef": role})
-        except urllib.error.HTTPError as error:
-            if error.code != 409:
-                raise
+    def grant_rights(self) -> None:
+        """Applies deploy/rbac, as an administrator does by `kubectl apply` on any other cluster. Raises StackError."""
+        for file in (*sorted(RIGHTS.glob("*.yaml")), RIGHTS / "optional" / "ports.yaml"):
+            for manifest in yaml.safe_load_all(file.read_text(encoding="utf-8")):
+                path = f"{path_of(manifest)}?fieldManager=trainyard-up&force=true"
+                try:
+                    self.request("PATCH", path, manifest, kind="application/apply-patch+yaml")
+                except urllib.error.HTTPError as error:
+                    words = error.read().decode(errors="replace")[:500]
+                    raise StackError(
+                        f"{file}: the API server refuses {manifest['kind']} {manifest['metadata']['name']}: {words}"
+                    ) from error
+
+
+def path_of(manifest: Mapping[str, Any]) -> str:
+    """An object's path in the API."""
+    version, metadata = manifest["apiVersion"], manifest["metadata"]
+    root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+    inside = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
+    plural = re.sub("ys$", "ies", f"{manifest['kind'].lower()}s")
+    return f"{root}{inside}/{plural}/{metadata['name']}"
 
 
 def _opener(ca: Path) -> urllib.request.OpenerDirector:

@@ -24,6 +24,8 @@ class Site:
 
     kubeconfig: str | None = None
     """Of a cluster that is there already; None: the embedded one is started."""
+    sync_kubeconfig: str | None = None
+    """Of the identity there that makes tenants' namespaces."""
     s3_is_ours: bool = True
     s3_host: str = LOOPBACK
     s3_port: int | None = None
@@ -50,18 +52,20 @@ def of(cluster: str, found: Found, environment: Mapping[str, str]) -> Site:
     kubeconfig = environment.get("TRAINYARD_KUBECONFIG") or found.kubeconfig
     if not kubeconfig:
         raise StackError(f"{file}: `kubeconfig` is empty: name the cluster's there, or in TRAINYARD_KUBECONFIG")
-    path = Path(kubeconfig).expanduser().absolute()
-    if not path.is_file():
-        raise StackError(f"{file}: the kubeconfig {path} does not exist: is the cluster up?")
+    sync_kubeconfig = environment.get("TRAINYARD_SYNC_KUBECONFIG") or found.sync_kubeconfig or kubeconfig
+    path, sync_path = (Path(name).expanduser().absolute() for name in (kubeconfig, sync_kubeconfig))
+    for named in (path, sync_path):
+        if not named.is_file():
+            raise StackError(f"{file}: the kubeconfig {named} does not exist: is the cluster up?")
     if found.s3_mode == "external":
         keys = environment.get("TRAINYARD_S3_CREDENTIALS")
         if not keys or not Path(keys).is_file():
             raise StackError(f"{file}: s3.mode is `external`: name a file with its keys in TRAINYARD_S3_CREDENTIALS")
-        return Site(str(path), s3_is_ours=False, s3_credentials=str(Path(keys).absolute()))
+        return Site(str(path), str(sync_path), s3_is_ours=False, s3_credentials=str(Path(keys).absolute()))
     url = urlsplit(environment.get("TRAINYARD_S3_ENDPOINT") or found.s3_endpoint or "")
     if url.scheme != "http" or not url.hostname or url.port is None or url.hostname in ("localhost", LOOPBACK):
         raise StackError(
             f"{file}: s3.mode is `managed`, so the S3 server is started here, and pods of that cluster must reach it: "
             "s3.endpoint is to be http://ADDRESS:PORT with an address of this machine that is not loopback"
         )
-    return Site(str(path), s3_host=url.hostname, s3_port=url.port)
+    return Site(str(path), str(sync_path), s3_host=url.hostname, s3_port=url.port)

@@ -179,7 +179,7 @@ class Starter:
                 self.supervisor.start(component)
                 if component.name in ("etcd", "kube-apiserver"):
                     self.supervisor.wait_ready([component.name], interrupted=self._stopping)
-            plane.bind_platform()
+            plane.grant_rights()
         with self.reporter.phase("node"):
             self.supervisor.start(self._kubelet(plane, base))
             self.supervisor.wait_ready(["kube-controller-manager", "kube-scheduler", "kubelet"], interrupted=self._stopping)
@@ -211,6 +211,7 @@ class Starter:
             "TRAINYARD_CONFIG": str(self.options.config),
             "TRAINYARD_CLUSTER": self.options.cluster,
             "TRAINYARD_KUBECONFIG": self.site.kubeconfig or str(self.state.kube / "airflow.kubeconfig"),
+            "TRAINYARD_SYNC_KUBECONFIG": self.site.sync_kubeconfig or str(self.state.kube / "sync.kubeconfig"),
             "TRAINYARD_S3_CREDENTIALS": self.site.s3_credentials or str(self.s3.admin_file),
         }
         if self.site.s3_is_ours:

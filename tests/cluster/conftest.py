@@ -23,8 +23,11 @@ import pytest
 import yaml
 from kubernetes import client, config
 
+from tests.cluster import identities as own
 from tests.cluster.gang_fixtures import tenant  # noqa: F401 - the gang's fixture, for all files of this folder
+from tests.cluster.identities import Identities
 from tests.cluster.support import Namespace, Profile
+from tests.cluster.tenant_support import settings  # noqa: F401 - and that of what sync is given
 from tests.fixtures.platform import free_block
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -112,6 +115,12 @@ def cluster_api(cluster: tuple[str, Profile]) -> client.ApiClient:
     configuration = client.Configuration()
     config.load_kube_config(config_file=cluster[0], client_configuration=configuration)
     return client.ApiClient(configuration)
+
+
+@pytest.fixture(scope="session")
+def identities(cluster: tuple[str, Profile], tmp_path_factory: pytest.TempPathFactory) -> Identities:
+    """Trainyard's own identities: what is under test acts as them, never as the administrator."""
+    return own.make(cluster[0], tmp_path_factory.mktemp("identities"), ports=cluster[1].embedded)
 
 
 def new_namespace(kubeconfig: str, profile: Profile, api: client.ApiClient) -> Namespace:

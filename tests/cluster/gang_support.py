@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from kubernetes import client as k8s
 
+from tests.cluster.identities import wait_for_right
 from tests.cluster.relay import relayed
 from tests.cluster.support import Profile
 from tests.fixtures.run_spec import run_spec_document
@@ -67,6 +68,9 @@ class GangTenant:
     """One tenant with a namespace, a quota and a bucket."""
 
     api: k8s.ApiClient
+    """The administrator's: to set up, and to look on."""
+    run_api: k8s.ApiClient
+    """Airflow's identity: what the code under test may."""
     profile: ClusterProfile
     server: S3Server
     name: str
@@ -112,7 +116,7 @@ class GangTenant:
         """The operator's run of a gang that behaves so, and its log."""
         log = log or Log()
         command = self.command(spec.run, behaviour)
-        cluster = GangCluster(self.api, self.profile, spec, spec_digest(spec), log, timing, command)
+        cluster = GangCluster(self.run_api, self.profile, spec, spec_digest(spec), log, timing, command)
         return GangRun(cluster, self.store), log
 
     def pods(self, run: str) -> list[PodView]:
@@ -130,11 +134,13 @@ class GangTenant:
         wait_for(lambda: bool(self.core.read_namespaced_resource_quota("tenant", self.namespace).status.hard), "the quota is counted")
 
     def set_up(self) -> None:
-        """Namespace, identity and Secret, as ``trainyard sync`` makes them."""
+        """Namespace, identity, rights and Secret, as ``trainyard sync`` makes them."""
         self.core.create_namespace(objects.namespace(self.namespace, self.name))
         self.core.create_namespaced_service_account(self.namespace, objects.service_account(names.SERVICE_ACCOUNT, self.namespace))
         values = {"access_key": self.server.access_key, "secret_key": self.server.secret_key}
         self.core.create_namespaced_secret(self.namespace, objects.secret(names.SECRET_RUN, self.namespace, values))
+        k8s.RbacAuthorizationV1Api(self.api).create_namespaced_role_binding(self.namespace, objects.run_binding(self.name))
+        wait_for_right(self.run_api, namespace=self.namespace, verb="create", group="batch", resource="jobs")
 
     def tear_down(self) -> None:
         for job in self.batch.list_namespaced_job(self.namespace).items:
@@ -200,7 +206,7 @@ def gang_profile(profile: Profile) -> ClusterProfile:
     )
 
 
-def make_tenant(api: k8s.ApiClient, profile: Profile, server: S3Server) -> Iterator[GangTenant]:
+def make_tenant(api: k8s.ApiClient, run_api: k8s.ApiClient, profile: Profile, server: S3Server) -> Iterator[GangTenant]:
     """A tenant for one test module, gone afterwards."""
     with contextlib.ExitStack() as stack:
         endpoint = server.endpoint
@@ -209,7 +215,8 @@ def make_tenant(api: k8s.ApiClient, profile: Profile, server: S3Server) -> Itera
             endpoint = f"http://{host}:{stack.enter_context(relayed(host, port))}"
         elif not profile.embedded:
             pytest.skip(f"{POD_HOST} does not say by which address of this machine pods reach the S3 server")
-        tenant = GangTenant(api, gang_profile(profile), server, f"t{secrets.token_hex(4)}", server.new_bucket("gang"), endpoint)
+        name, bucket = f"t{secrets.token_hex(4)}", server.new_bucket("gang")
+        tenant = GangTenant(api, run_api, gang_profile(profile), server, name, bucket, endpoint)
         tenant.set_up()
         stack.callback(tenant.tear_down)
         yield tenant

@@ -12,6 +12,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from kubernetes import client as k8s
 
 from tests.cluster.gang_support import GangTenant, wait_for
+from tests.cluster.identities import Identities
 from tests.cluster.support import Profile
 from trainyard.contract import names
 from trainyard.kube.pod import PodParts, Site, as_pod, pod_template
@@ -78,8 +79,8 @@ class Step:
 
 
 @pytest.fixture
-def step(tenant: GangTenant, cluster: tuple[str, Profile]) -> Step:
-    return Step(tenant, cluster[0], cluster[1].image)
+def step(tenant: GangTenant, cluster: tuple[str, Profile], identities: Identities) -> Step:
+    return Step(tenant, identities.run, cluster[1].image)
 
 
 def test_a_good_end_leaves_no_pod_and_its_log_is_the_tasks(step: Step, caplog: pytest.LogCaptureFixture, capfd: Any) -> None:

@@ -2,72 +2,32 @@
 
 from __future__ import annotations
 
-import base64
 import dataclasses
-import json
 import secrets
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from kubernetes import client as k8s
 
 from tests.cluster.support import Profile
+from tests.cluster.tenant_support import only_tenant, secret, tenant_of, told
 from tests.fixtures.run_spec import run_spec_document
 from tests.fixtures.s3 import S3Server
 from trainyard.contract import environment, keys, names
 from trainyard.contract.run_spec import RunSpec
 from trainyard.errors import RefusedError
 from trainyard.kube.pod import PodParts, Site, as_pod, pod_template
-from trainyard.settings import Settings, Tenant, load
+from trainyard.settings import Settings
 from trainyard.store import Store
-from trainyard.upkeep.changes import Change
 from trainyard.upkeep.clean_up import clean_up
 from trainyard.upkeep.sync import sync_cluster
 
-CONFIG = Path(__file__).resolve().parents[2] / "config"
 RESOURCES = {"cpu": "100m", "memory": "64Mi", "ephemeral-storage": "16Mi"}
 SLEEP = ["python3", "-c", "import time; time.sleep(600)"]
 
 
-@pytest.fixture
-def settings(
-    cluster: tuple[str, Profile], cluster_api: k8s.ApiClient, s3_server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Settings]:
-    """One tenant of a name of its own, on the cluster under test and the session's S3 server. Its namespace goes with the test."""
-    keys_file = tmp_path / "admin.json"
-    keys_file.write_text(
-        json.dumps({"endpoint": s3_server.endpoint, "access_key": s3_server.access_key, "secret_key": s3_server.secret_key})
-    )
-    monkeypatch.setenv("TRAINYARD_S3_CREDENTIALS", str(keys_file))
-    monkeypatch.delenv("TRAINYARD_KUBECONFIG", raising=False)
-    samples = load(CONFIG, environ={"TRAINYARD_S3_ENDPOINT": s3_server.endpoint})
-    name = f"t{secrets.token_hex(4)}"
-    s3 = samples.cluster.s3.model_copy(update={"bucket_prefix": f"p{secrets.token_hex(4)}"})
-    profile = samples.cluster.model_copy(update={"kubeconfig": cluster[0], "s3": s3})
-    yield dataclasses.replace(samples, tenants={name: tenant_of(samples, name)}, pipelines={}, cluster=profile)
-    core = k8s.CoreV1Api(cluster_api)
-    if any(found.metadata.name == names.namespace(name) for found in core.list_namespace().items):
-        core.delete_namespace(names.namespace(name), grace_period_seconds=0)
-
-
-def tenant_of(settings: Settings, name: str, **fields: object) -> Tenant:
-    return Tenant.model_validate({**settings.tenants[min(settings.tenants)].model_dump(), "name": name, **fields})
-
-
-def only_tenant(settings: Settings) -> Tenant:
-    (tenant,) = settings.tenants.values()
-    return tenant
-
-
-def told(changes: list[Change]) -> set[tuple[str, str]]:
-    return {(change.action, change.what) for change in changes}
-
-
-def secret(core: k8s.CoreV1Api, name: str, namespace: str) -> dict[str, str]:
-    data = core.read_namespaced_secret(name, namespace).data
-    return {key: base64.b64decode(value).decode() for key, value in data.items()}
+def resources(settings: Settings) -> dict[str, str]:
+    return {name: amount for name, amount in RESOURCES.items() if settings.cluster.counts_scratch or name != "ephemeral-storage"}
 
 
 class TestSync:
@@ -86,6 +46,8 @@ class TestSync:
             ("create", f"ResourceQuota {here}/tenant"),
             ("create", f"LimitRange {here}/tenant"),
             ("create", f"ServiceAccount {here}/{names.SERVICE_ACCOUNT}"),
+            ("create", f"RoleBinding {here}/{names.ROLE_SYNC_TENANT}"),
+            ("create", f"RoleBinding {here}/{names.SERVICE_ACCOUNT_RUN}"),
             ("create", f"RoleBinding {here}/{names.SERVICE_ACCOUNT_UPKEEP}"),
             ("create", f"Secret {here}/{names.SECRET_RUN}"),
             ("create", f"Secret {here}/{names.SECRET_EXPORT}"),
@@ -204,7 +166,7 @@ class Left:
         parts = PodParts(
             site=Site(self.profile.image, "IfNotPresent"),
             command=SLEEP,
-            resources=RESOURCES,
+            resources=resources(self.settings),
             scratch="16Mi",
             environment={},
             labels={names.LABEL_MANAGED_BY: names.MANAGED_BY, names.LABEL_RUN: run, **labels},

@@ -203,12 +203,25 @@ def test_the_nodes_identity_can_do_what_a_node_may(stack: Stack) -> None:
     assert error.value.status == 403
 
 
-def test_airflows_identity_may_make_namespaces_by_rbac(stack: Stack) -> None:
-    settings = client.Configuration()
-    config.load_kube_config(stack.document()["kubernetes"]["airflow_kubeconfig"], client_configuration=settings)
-    core = client.CoreV1Api(client.ApiClient(settings))
-    core.create_namespace({"metadata": {"name": "by-airflow"}})
-    core.delete_namespace("by-airflow")
+def test_airflow_and_sync_have_the_rights_of_any_other_cluster(stack: Stack) -> None:
+    """deploy/rbac, applied by the starter; `tests/cluster/test_identities.py` says what they are."""
+
+    def core(name: str) -> client.CoreV1Api:
+        settings = client.Configuration()
+        config.load_kube_config(stack.document()["environment"][name], client_configuration=settings)
+        return client.CoreV1Api(client.ApiClient(settings))
+
+    run, sync = core("TRAINYARD_KUBECONFIG"), core("TRAINYARD_SYNC_KUBECONFIG")
+    assert run.list_namespaced_pod("trainyard-platform").items == []
+    made = {"metadata": {"name": "tenant-by-sync", "labels": {"app.kubernetes.io/managed-by": "trainyard"}}}
+    for may_not in (lambda: run.create_namespace(made), lambda: sync.create_namespace({"metadata": {"name": "mine"}})):
+        with pytest.raises(client.ApiException) as error:
+            may_not()
+        assert error.value.status in (403, 422)
+    assert sync.create_namespace(made).metadata.name == "tenant-by-sync"
+    with pytest.raises(client.ApiException) as error:
+        sync.delete_namespace("tenant-by-sync")
+    assert error.value.status == 403
 
 
 def test_s3_identities_are_made_live_and_hold_to_their_bucket(stack: Stack) -> None:

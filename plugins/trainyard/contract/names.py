@@ -10,6 +10,7 @@ import hashlib
 import re
 from typing import Final
 
+LABEL_PREFIX: Final = "trainyard.dev/"
 LABEL_RUN: Final = "trainyard.dev/run"
 LABEL_TENANT: Final = "trainyard.dev/tenant"
 LABEL_PIPELINE: Final = "trainyard.dev/pipeline"
@@ -49,10 +50,18 @@ CONFIG_MAP_CA: Final = "s3-ca"
 CA_KEY: Final = "ca.crt"
 SERVICE_ACCOUNT: Final = "trainyard-pod"
 SERVICE_ACCOUNT_UPKEEP: Final = "trainyard-upkeep"
-"""In the platform's namespace: the one identity that may delete a tenant's Jobs."""
+"""In the platform's namespace: ``clean_up``, which takes down what a tenant's run has left."""
+SERVICE_ACCOUNT_RUN: Final = "trainyard-run"
+"""In the system's namespace: Airflow's scheduler and workers."""
+SERVICE_ACCOUNT_SYNC: Final = "trainyard-sync"
+"""In the system's namespace: ``trainyard sync``."""
+ROLE_SYNC_TENANT: Final = "trainyard-sync-tenant"
+"""What sync may in a tenant's namespace. The other identities' ClusterRoles have their names; all are in ``deploy/rbac``."""
 
 PLATFORM_TEAM: Final = "platform"
 PLATFORM_NAMESPACE: Final = "trainyard-platform"
+SYSTEM_NAMESPACE: Final = "trainyard-system"
+"""Where the identities live that no pod of ours may borrow."""
 PLATFORM_POOL: Final = "platform-steps"
 """The pool of no team for ``check`` and ``clean_up``: they must never wait behind a gang."""
 

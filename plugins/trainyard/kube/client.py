@@ -20,6 +20,7 @@ from trainyard.errors import ConfigError, UnavailableError
 from trainyard.kube.patience import Patience
 
 KUBECONFIG: Final = "TRAINYARD_KUBECONFIG"
+SYNC_KUBECONFIG: Final = "TRAINYARD_SYNC_KUBECONFIG"
 MOUNT_PREFIX: Final = "TRAINYARD_MOUNT_"
 TOKEN_VOLUME: Final = "kube-api-access"
 """Volume name of a service-account token in pods of ours (Kubernetes' own begin with the same words)."""
@@ -48,29 +49,39 @@ def _from_mount(folder: Path) -> k8s.Configuration:
     return configuration
 
 
-def kubeconfig_path(profile_kubeconfig: str | None = None) -> Path | None:
-    """The kubeconfig to use: TRAINYARD_KUBECONFIG, else the cluster profile's; None inside a cluster."""
-    named = os.environ.get(KUBECONFIG) or profile_kubeconfig
+def _variable(*, sync: bool) -> str | None:
+    """The variable that names a kubeconfig for this process, if one does."""
+    return next((name for name in ((SYNC_KUBECONFIG, KUBECONFIG) if sync else (KUBECONFIG,)) if os.environ.get(name)), None)
+
+
+def kubeconfig_path(profile_kubeconfig: str | None = None, *, sync: bool = False) -> Path | None:
+    """The kubeconfig to use: TRAINYARD_KUBECONFIG, else the cluster profile's; None inside a cluster.
+
+    ``sync`` is for the identity that makes namespaces: TRAINYARD_SYNC_KUBECONFIG goes before both.
+    """
+    variable = _variable(sync=sync)
+    named = os.environ[variable] if variable else profile_kubeconfig
     return Path(named).expanduser() if named else None
 
 
-def configuration(profile_kubeconfig: str | None = None) -> k8s.Configuration:
+def configuration(profile_kubeconfig: str | None = None, *, sync: bool = False) -> k8s.Configuration:
     """Where the API server is and who we are.
 
-    In this order: TRAINYARD_KUBECONFIG, a service account materialised by the embedded kubelet, the profile's ``kubeconfig``, the
-    service account of a pod.
+    In this order: the kubeconfig that a variable names (:func:`kubeconfig_path`), a service account materialised by the embedded
+    kubelet, the profile's ``kubeconfig``, the service account of a pod.
 
     Raises:
         ConfigError: none of them is there, or the one named cannot be read.
     """
-    if not os.environ.get(KUBECONFIG) and (folder := _mounted_account()) is not None:
+    variable = _variable(sync=sync)
+    if variable is None and (folder := _mounted_account()) is not None:
         return _from_mount(folder)
-    path = kubeconfig_path(profile_kubeconfig)
+    path = kubeconfig_path(profile_kubeconfig, sync=sync)
     found = k8s.Configuration()
     try:
         if path is not None:
             if not path.is_file():
-                raise ConfigError(f"{KUBECONFIG if os.environ.get(KUBECONFIG) else 'kubeconfig'}: {path}: there is no such file")
+                raise ConfigError(f"{variable or 'kubeconfig'}: {path}: there is no such file")
             kube_config.load_kube_config(config_file=str(path), client_configuration=found)
         else:
             kube_config.load_incluster_config(client_configuration=found)
@@ -80,9 +91,9 @@ def configuration(profile_kubeconfig: str | None = None) -> k8s.Configuration:
     return found
 
 
-def client(profile_kubeconfig: str | None = None) -> k8s.ApiClient:
+def client(profile_kubeconfig: str | None = None, *, sync: bool = False) -> k8s.ApiClient:
     """A client of the cluster; see :func:`configuration` for where it is found. It belongs to one process: do not fork with it."""
-    found = configuration(profile_kubeconfig)
+    found = configuration(profile_kubeconfig, sync=sync)
     # Re-tries are ours (patience.py), where the reason can be told to people; urllib3's own would be silent.
     found.retries = 0
     return k8s.ApiClient(found)

@@ -6,6 +6,7 @@ index would else leave its Job active for ever; a failed Job ends its own role o
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -38,7 +39,9 @@ class Addresses:
     ps: tuple[str, ...]
     worker: tuple[str, ...]
     first_port: int | None = None
-    """With host addressing: the first of the gang's block of ports."""
+    """Where pods share ports with others: the first of the gang's block."""
+    named: bool = False
+    """Whether the hosts are names, which a headless Service must give."""
 
     def to_json(self, generation: int) -> str:
         """The value of TRAINYARD_GANG."""
@@ -70,19 +73,23 @@ def gang_pods(spec: RunSpec, *, counts_scratch: bool = True) -> list[dict[str, s
     ]
 
 
-def dns_addresses(spec: RunSpec, generation: int, port: int) -> Addresses:
-    """Names of the headless Service: one port for all, as every pod has an address of its own."""
+def dns_addresses(spec: RunSpec, generation: int, port: int, *, shared: bool = False) -> Addresses:
+    """Names of the headless Service: one port for all, as every pod has an address of its own.
+
+    ``shared``: pods have their nodes' addresses, so each replica has a port of its own, from ``port`` on.
+    """
     gang = names.gang_name(spec.run, generation)
+    ports = itertools.count(port, 1 if shared else 0)
 
     def of(role: str) -> tuple[str, ...]:
-        return tuple(f"{names.job_name(spec.run, generation, role)}-{index}.{gang}:{port}" for index in range(replicas(spec)[role]))
+        return tuple(f"{names.job_name(spec.run, generation, role)}-{index}.{gang}:{next(ports)}" for index in range(replicas(spec)[role]))
 
-    return Addresses(of(names.ROLE_CHIEF), of(names.ROLE_PS), of(names.ROLE_WORKER))
+    return Addresses(of(names.ROLE_CHIEF), of(names.ROLE_PS), of(names.ROLE_WORKER), port if shared else None, named=True)
 
 
 def host_addresses(spec: RunSpec, first_port: int) -> Addresses:
     """Ports of one block on 127.0.0.1: chief, then parameter servers, then workers."""
-    ports = iter(range(first_port, first_port + sum(replicas(spec).values())))
+    ports = itertools.count(first_port)
     by_role = {role: tuple(f"127.0.0.1:{next(ports)}" for _ in range(count)) for role, count in replicas(spec).items()}
     return Addresses(by_role[names.ROLE_CHIEF], by_role[names.ROLE_PS], by_role[names.ROLE_WORKER], first_port)
 
@@ -139,13 +146,12 @@ def build(
         command: by role, in place of the trainer's own (tests of the orchestration need no TensorFlow).
     """
     commands = command or dict.fromkeys(names.ROLES, trainer_command("replica"))
-    headless = addresses.first_port is None
 
     def job(role: str) -> k8s.V1Job:
-        return _job(spec, generation, role, addresses, site, commands[role], spec_sha256, headless)
+        return _job(spec, generation, role, addresses, site, commands[role], spec_sha256)
 
-    service = _service(spec, generation, addresses) if headless else None
-    policy = _network_policy(spec, generation) if headless else None
+    service = _service(spec, generation, addresses) if addresses.named else None
+    policy = _network_policy(spec, generation) if addresses.named else None
     return GangManifests(job(names.ROLE_CHIEF), service, policy, (job(names.ROLE_PS), job(names.ROLE_WORKER)))
 
 
@@ -157,7 +163,6 @@ def _job(
     site: Site,
     command: Sequence[str],
     spec_sha256: str,
-    headless: bool,
 ) -> k8s.V1Job:
     count = replicas(spec)[role]
     ours = labels.gang_labels(spec, generation, role)
@@ -172,8 +177,9 @@ def _job(
         labels=ours,
         annotations=labels.run_annotations(spec),
         environment_={environment.ROLE: role, environment.GANG: addresses.to_json(generation)},
-        subdomain=names.gang_name(spec.run, generation) if headless else None,
-        spread_by=labels.gang_labels(spec, generation),
+        subdomain=names.gang_name(spec.run, generation) if addresses.named else None,
+        # By role: all PS on one node would share its one network card, though workers elsewhere made the gang look even.
+        spread_by=labels.gang_labels(spec, generation, role),
     )
     job_spec = k8s.V1JobSpec(
         completions=count,

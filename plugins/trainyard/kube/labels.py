@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from trainyard.contract import names
 from trainyard.contract.run_spec import RunSpec
 
@@ -25,6 +27,11 @@ def gang_labels(spec: RunSpec, generation: int, role: str | None = None) -> dict
     """Labels of a gang's objects; with ``role``, of one role's Job and pods."""
     labels = run_labels(spec) | {names.LABEL_STEP: "train", names.LABEL_GENERATION: str(generation)}
     return labels | ({names.LABEL_ROLE: role} if role else {})
+
+
+def identity(labels: Mapping[str, str]) -> dict[str, str]:
+    """Those of our own: what a site adds may change between two tries, and they are to find the same pod."""
+    return {key: value for key, value in labels.items() if key.startswith(names.LABEL_PREFIX) or key == names.LABEL_MANAGED_BY}
 
 
 def run_annotations(spec: RunSpec) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Ports for gangs on a cluster whose pods share one network (`addressing: host`): a block of the profile's range each.
+"""Ports for gangs whose pods share a network (`addressing: host`, `pods.host_network`): a block of the profile's range each.
 
 A block is claimed by an annotation on the chief's Job and verified after its creation: who then sees the same block on another chief's
 Job gives way. Both may do so, never neither, whatever the order in which the API server saw them; blocks are drawn at random, so a

@@ -140,15 +140,18 @@ class GangCreation:
 
     def _create_chief(self, number: int) -> tuple[GangManifests, k8s.V1Job]:
         profile = self._cluster.profile
-        if profile.addressing == "dns":
+        if profile.ports is None:
             assert profile.port is not None  # the profile's own check
             manifests = self._manifests(number, gang_manifests.dns_addresses(self._spec, number, profile.port))
             return manifests, self._create_job(manifests.chief)
-        assert profile.ports is not None
         blocks = PortBlocks(self._cluster.api, profile.ports)
         for _ in range(PORT_TRIES):
             first = blocks.choose(sum(gang_manifests.replicas(self._spec).values()))
-            manifests = self._manifests(number, gang_manifests.host_addresses(self._spec, first))
+            if profile.addressing == "dns":
+                addresses = gang_manifests.dns_addresses(self._spec, number, first, shared=True)
+            else:
+                addresses = gang_manifests.host_addresses(self._spec, first)
+            manifests = self._manifests(number, addresses)
             chief = self._create_job(manifests.chief)
             if blocks.is_mine(chief, first):
                 return manifests, chief

@@ -92,7 +92,7 @@ class HousePod(KubernetesPodOperator):
         self.namespace = pod.metadata.namespace
         self.name = pod.metadata.name
         # What makes the provider find its pod again is a search by these labels.
-        self.labels = dict(pod.metadata.labels)
+        self.labels = labels.identity(pod.metadata.labels)
         try:
             result = super().execute(context)
         except AirflowSkipException:

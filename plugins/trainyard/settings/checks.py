@@ -27,7 +27,7 @@ def gang_is_fed(gang: Gang, dataset: Dataset) -> str | None:
 
 
 def gang_has_ports(gang: Gang, cluster: ClusterProfile) -> str | None:
-    """None, or why the replicas do not fit into a block of ports (``addressing: host`` only). Used for files and for forms."""
+    """None, or why the replicas do not fit into a block of ports (where pods share ports). Used for files and for forms."""
     replicas = 1 + gang.parameter_servers + gang.workers
     if cluster.ports is None or replicas <= cluster.ports.block:
         return None

@@ -1,7 +1,8 @@
 """``config/clusters/<profile>.yaml``: the one Kubernetes cluster and S3 server that a deployment of Trainyard drives.
 
-The profile says how *this* site differs from any other; nothing in it belongs to a tenant. Two environment variables override
-it, since they are known only when something was started: ``TRAINYARD_KUBECONFIG``, ``TRAINYARD_S3_ENDPOINT``.
+The profile says how *this* site differs from any other; nothing in it belongs to a tenant. Three environment variables override
+it, since they are known only when something was started: ``TRAINYARD_KUBECONFIG``, ``TRAINYARD_SYNC_KUBECONFIG``,
+``TRAINYARD_S3_ENDPOINT``.
 """
 
 from __future__ import annotations
@@ -77,7 +78,10 @@ class ClusterProfile(Section):
     description: Text | None = None
     """One line for people."""
     kubeconfig: Text | None = None
-    """Path of a kubeconfig; null: TRAINYARD_KUBECONFIG, else the configuration a pod finds inside its cluster."""
+    """Path of Airflow's kubeconfig; null: TRAINYARD_KUBECONFIG, else the configuration a pod finds inside its cluster."""
+    sync_kubeconfig: Text | None = None
+    """Path of the kubeconfig that `trainyard sync` uses, whose identity may make namespaces; null: TRAINYARD_SYNC_KUBECONFIG, else
+    Airflow's."""
     addressing: Literal["host", "dns"]
     """How replicas find each other: `dns`, by the names of a headless Service, one port; `host`, on 127.0.0.1, a block of ports a gang."""
     ports: PortRange | None = None

@@ -23,6 +23,7 @@ from trainyard.settings.tenants import Tenant
 CONFIG_VARIABLE: Final = "TRAINYARD_CONFIG"
 CLUSTER_VARIABLE: Final = "TRAINYARD_CLUSTER"
 KUBECONFIG_VARIABLE: Final = "TRAINYARD_KUBECONFIG"
+SYNC_KUBECONFIG_VARIABLE: Final = "TRAINYARD_SYNC_KUBECONFIG"
 S3_ENDPOINT_VARIABLE: Final = "TRAINYARD_S3_ENDPOINT"
 DEFAULT_CLUSTER: Final = "embedded"
 FOLDERS: Final = ("tenants", "datasets", "pipelines", "clusters")
@@ -292,6 +293,9 @@ def _read_cluster(folder: _Folder, name: str, environ: Mapping[str, str], *, eve
     overrides: dict[str, object] = {}
     if environ.get(KUBECONFIG_VARIABLE):
         overrides["kubeconfig"] = environ[KUBECONFIG_VARIABLE]
+    # Who names a kubeconfig for this process means it for sync too.
+    if named := environ.get(SYNC_KUBECONFIG_VARIABLE) or environ.get(KUBECONFIG_VARIABLE):
+        overrides["sync_kubeconfig"] = named
     if environ.get(S3_ENDPOINT_VARIABLE):
         overrides["s3"] = profile.s3.model_copy(update={"endpoint": environ[S3_ENDPOINT_VARIABLE]})
     folder.cluster = profile.model_copy(update=overrides)

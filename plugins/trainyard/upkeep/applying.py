@@ -14,16 +14,19 @@ from kubernetes import client as k8s
 from trainyard.contract import names
 from trainyard.errors import RefusedError
 from trainyard.kube.client import ask
+from trainyard.kube.patience import Patience
 from trainyard.upkeep.changes import Change
 from trainyard.upkeep.objects import Manifest
 
 FIELD_MANAGER: Final = "trainyard-sync"
+RIGHTS_WITHIN_S: Final = 15.0
 _PLURALS: Final = {
     "Namespace": "namespaces",
     "ServiceAccount": "serviceaccounts",
     "ResourceQuota": "resourcequotas",
     "LimitRange": "limitranges",
     "Secret": "secrets",
+    "ConfigMap": "configmaps",
     "ClusterRole": "clusterroles",
     "RoleBinding": "rolebindings",
 }
@@ -44,9 +47,13 @@ class Applier:
 
     def __init__(self, api: k8s.ApiClient) -> None:
         self._api = api
+        self._to_be_made: set[str] = set()
+        """Namespaces that a dry run would make: nothing is in them, and nobody may ask there yet."""
 
     def read(self, manifest: Manifest) -> Manifest | None:
         """The object as the cluster has it, or None."""
+        if manifest["metadata"].get("namespace") in self._to_be_made:
+            return None
         try:
             return self._call("GET", path_of(manifest))
         except k8s.ApiException as error:
@@ -66,6 +73,9 @@ class Applier:
         if present is None:
             if not dry_run:
                 self._patch(manifest, dry=False)
+                self._await_rights(manifest)
+            elif manifest["kind"] == "Namespace":
+                self._to_be_made.add(manifest["metadata"]["name"])
             return Change(what, "create", _summary(manifest))
         if manifest["kind"] == "Namespace":
             _refuse_foreign(present)
@@ -75,9 +85,24 @@ class Applier:
             return None
         if not dry_run:
             self._patch(manifest, dry=False)
-        shown = [path for path, _, _ in differences] if manifest["kind"] == "Secret" else [f"{p} {a} → {b}" for p, a, b in differences]
+        shown = (
+            [path for path, _, _ in differences]
+            if manifest["kind"] in ("Secret", "ConfigMap")
+            else [f"{p} {a} → {b}" for p, a, b in differences]
+        )
         more = f" and {len(shown) - _MOST_DETAILS} more" if len(shown) > _MOST_DETAILS else ""
         return Change(what, "update", ", ".join(shown[:_MOST_DETAILS]) + more)
+
+    def _await_rights(self, manifest: Manifest) -> None:
+        """A binding that gives us rights counts a moment after it was made: until then whatever comes next would be refused."""
+        if manifest["kind"] != "RoleBinding" or manifest["metadata"]["name"] != names.ROLE_SYNC_TENANT:
+            return
+        wanted = {"namespace": manifest["metadata"]["namespace"], "verb": "create", "resource": "resourcequotas"}
+        review = k8s.AuthorizationV1Api(self._api).create_self_subject_access_review
+        patience = Patience(seconds=RIGHTS_WITHIN_S, first=0.05, most=0.5)
+        while not ask(review, {"spec": {"resourceAttributes": wanted}}).status.allowed:
+            if not patience.wait():
+                raise RefusedError(f"{_name(manifest)} was made, but gives no rights: is ClusterRole {names.ROLE_SYNC_TENANT} ours?")
 
     def _patch(self, manifest: Manifest, *, dry: bool) -> Manifest:
         query = [("fieldManager", FIELD_MANAGER), ("force", "true"), *([("dryRun", "All")] if dry else [])]
@@ -125,15 +150,14 @@ def _summary(manifest: Manifest) -> str:
     match manifest["kind"]:
         case "ResourceQuota":
             hard = manifest["spec"]["hard"]
-            return (
-                f"cpu {hard['limits.cpu']}, memory {hard['limits.memory']}, scratch {hard['limits.ephemeral-storage']}, pods {hard['pods']}"
-            )
+            scratch = f", scratch {amount}" if (amount := hard.get("limits.ephemeral-storage")) else ""
+            return f"cpu {hard['limits.cpu']}, memory {hard['limits.memory']}{scratch}, pods {hard['pods']}"
         case "LimitRange":
             default = manifest["spec"]["limits"][0]["default"]
             return f"a container is worth cpu {default['cpu']}, memory {default['memory']} unless it says so"
         case "Namespace":
-            return "pods must be restricted"
-        case "Secret":
+            return f"pods must be {manifest['metadata']['labels']['pod-security.kubernetes.io/enforce']}"
+        case "Secret" | "ConfigMap":
             return "keys " + ", ".join(sorted(manifest["data"]))
         case _:
             return "in the cluster"

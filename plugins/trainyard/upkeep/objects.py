@@ -17,11 +17,6 @@ from trainyard.settings.quantities import times_cpu, times_memory
 QUOTA: Final = "tenant"
 LIMITS: Final = "tenant"
 _RBAC: Final = "rbac.authorization.k8s.io"
-_POD_SECURITY: Final = {
-    f"pod-security.kubernetes.io/{mode}{suffix}": value
-    for mode in ("enforce", "warn", "audit")
-    for suffix, value in (("", "restricted"), ("-version", "latest"))
-}
 
 Manifest = dict[str, Any]
 
@@ -35,10 +30,19 @@ def _metadata(name: str, namespace: str | None = None, tenant: str | None = None
     return found
 
 
-def namespace(name: str, tenant: str | None = None) -> Manifest:
-    """A namespace in which only restricted pods are admitted (Pod Security Standards)."""
+def _pod_security(*, host_network: bool) -> dict[str, str]:
+    # No standard between `restricted` and `privileged` admits a pod in its node's network.
+    levels = {"enforce": "privileged" if host_network else "restricted", "warn": "restricted", "audit": "restricted"}
+    if host_network:
+        del levels["warn"]  # every pod of ours would be warned of
+    names_ = {f"pod-security.kubernetes.io/{mode}": level for mode, level in levels.items()}
+    return names_ | {f"{name}-version": "latest" for name in names_}
+
+
+def namespace(name: str, tenant: str | None = None, *, host_network: bool = False) -> Manifest:
+    """A namespace in which only restricted pods are admitted (Pod Security Standards); any, where pods use their node's network."""
     metadata = _metadata(name, tenant=tenant)
-    metadata["labels"] |= _POD_SECURITY
+    metadata["labels"] |= _pod_security(host_network=host_network)
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
 
 
@@ -82,44 +86,60 @@ def secret(name: str, namespace: str, values: Mapping[str, str], tenant: str | N
     return {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": _metadata(name, namespace, tenant), "data": data}
 
 
-def upkeep_role() -> Manifest:
-    """What ``clean_up`` may do in a tenant's namespace."""
-    rules = [
-        {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["get", "list", "watch", "delete"]},
-        {"apiGroups": [""], "resources": ["pods", "services"], "verbs": ["get", "list", "watch", "delete"]},
-        {"apiGroups": ["networking.k8s.io"], "resources": ["networkpolicies"], "verbs": ["get", "list", "delete"]},
-    ]
-    return {"apiVersion": f"{_RBAC}/v1", "kind": "ClusterRole", "metadata": _metadata(names.SERVICE_ACCOUNT_UPKEEP), "rules": rules}
+def config_map(name: str, namespace: str, values: Mapping[str, str], tenant: str | None = None) -> Manifest:
+    """Texts that are no secret."""
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": _metadata(name, namespace, tenant), "data": dict(values)}
 
 
-def upkeep_binding(tenant: str) -> Manifest:
-    """Gives the platform's upkeep identity that role, in this tenant's namespace only."""
-    subject = {"kind": "ServiceAccount", "name": names.SERVICE_ACCOUNT_UPKEEP, "namespace": names.PLATFORM_NAMESPACE}
+def cluster_role(name: str) -> Manifest:
+    """A ClusterRole of ``deploy/rbac`` by its name: its rules are the administrator's to give, not ours."""
+    return {"apiVersion": f"{_RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": name}}
+
+
+def _binding(role: str, account: str, account_namespace: str, tenant: str) -> Manifest:
+    """Gives a platform's identity a role, in this tenant's namespace only. Binding and ClusterRole are namesakes of the identity's part."""
     return {
         "apiVersion": f"{_RBAC}/v1",
         "kind": "RoleBinding",
-        "metadata": _metadata(names.SERVICE_ACCOUNT_UPKEEP, names.namespace(tenant), tenant),
-        "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": names.SERVICE_ACCOUNT_UPKEEP},
-        "subjects": [subject],
+        "metadata": _metadata(role, names.namespace(tenant), tenant),
+        "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": role},
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": account_namespace}],
     }
 
 
-def platform_objects() -> list[Manifest]:
-    """The platform's own namespace and identity."""
-    return [
-        namespace(names.PLATFORM_NAMESPACE),
-        service_account(names.SERVICE_ACCOUNT_UPKEEP, names.PLATFORM_NAMESPACE),
-        upkeep_role(),
-    ]
+def sync_binding(tenant: str) -> Manifest:
+    """Sync's own way into a tenant's namespace: all else in it comes after this."""
+    return _binding(names.ROLE_SYNC_TENANT, names.SERVICE_ACCOUNT_SYNC, names.SYSTEM_NAMESPACE, tenant)
 
 
-def tenant_objects(tenant: Tenant, *, counts_scratch: bool = True) -> list[Manifest]:
-    """All of a tenant but its Secrets, in an order in which each can be made."""
+def run_binding(tenant: str) -> Manifest:
+    """What Airflow's scheduler and workers may in a tenant's namespace."""
+    return _binding(names.SERVICE_ACCOUNT_RUN, names.SERVICE_ACCOUNT_RUN, names.SYSTEM_NAMESPACE, tenant)
+
+
+def upkeep_binding(tenant: str) -> Manifest:
+    """What ``clean_up`` may in a tenant's namespace."""
+    return _binding(names.SERVICE_ACCOUNT_UPKEEP, names.SERVICE_ACCOUNT_UPKEEP, names.PLATFORM_NAMESPACE, tenant)
+
+
+ROLES: Final = (names.SERVICE_ACCOUNT_RUN, names.SERVICE_ACCOUNT_UPKEEP, names.ROLE_SYNC_TENANT)
+"""ClusterRoles that the bindings name."""
+
+
+def platform_objects(*, host_network: bool = False) -> list[Manifest]:
+    """The platform's own namespace. Its identities are the administrator's to give: ``deploy/rbac``."""
+    return [namespace(names.PLATFORM_NAMESPACE, host_network=host_network)]
+
+
+def tenant_objects(tenant: Tenant, *, counts_scratch: bool = True, host_network: bool = False) -> list[Manifest]:
+    """All of a tenant but what comes from S3 and from the site, in an order in which each can be made."""
     here = names.namespace(tenant.name)
     return [
-        namespace(here, tenant.name),
+        namespace(here, tenant.name, host_network=host_network),
+        sync_binding(tenant.name),
         resource_quota(tenant, counts_scratch=counts_scratch),
         limit_range(tenant, counts_scratch=counts_scratch),
         service_account(names.SERVICE_ACCOUNT, here, tenant.name),
+        run_binding(tenant.name),
         upkeep_binding(tenant.name),
     ]

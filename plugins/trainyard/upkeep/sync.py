@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from trainyard.errors import RefusedError
 from trainyard.kube.client import client
 from trainyard.settings import Settings
-from trainyard.upkeep import airflow_tables, objects
+from trainyard.upkeep import airflow_tables, objects, site
 from trainyard.upkeep.airflow_files import CHECKOUT_DAGS, AirflowFiles
 from trainyard.upkeep.applying import Applier
 from trainyard.upkeep.changes import Change, needs_restart
@@ -31,13 +32,23 @@ def sync(settings: Settings, state_dir: Path | str, dry_run: bool = False) -> li
 
 
 def sync_cluster(settings: Settings, dry_run: bool = False) -> list[Change]:
-    """The cluster's and S3's part."""
-    with client(settings.cluster.kubeconfig) as api:
+    """The cluster's and S3's part, as the identity *sync* (``deploy/rbac``) or an administrator.
+
+    Raises:
+        RefusedError: the cluster refuses, or the administrator has not applied ``deploy/rbac`` yet.
+    """
+    cluster = settings.cluster
+    host_network = cluster.pods.host_network
+    with client(cluster.sync_kubeconfig or cluster.kubeconfig, sync=True) as api:
         applier = Applier(api)
-        manifests = objects.platform_objects()
+        for role in objects.ROLES:
+            if applier.read(objects.cluster_role(role)) is None:
+                raise RefusedError(f"the cluster has no ClusterRole {role}: an administrator runs once: kubectl apply -f deploy/rbac")
+        manifests = objects.platform_objects(host_network=host_network)
         for tenant in settings.tenants.values():
-            manifests += objects.tenant_objects(tenant, counts_scratch=settings.cluster.counts_scratch)
+            manifests += objects.tenant_objects(tenant, counts_scratch=cluster.counts_scratch, host_network=host_network)
         changes = [change for manifest in manifests if (change := applier.apply(manifest, dry_run=dry_run))]
+        changes += site.sync(settings, applier, dry_run=dry_run)
         return [*changes, *StorageSync(settings, applier).sync(dry_run=dry_run)]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,19 @@ def test_another_cluster_starts_none_of_ours(tmp_path: Path) -> None:
     site = sites.of("ours", external, {"TRAINYARD_S3_CREDENTIALS": str(keys)})
     assert (site.s3_is_ours, site.s3_credentials) == (False, str(keys))
     assert {name for name in ports.NAMES if site.uses_port(name)} == {"airflow"}
+
+
+def test_sync_has_its_own_kubeconfig_where_the_profile_or_a_variable_names_one(tmp_path: Path) -> None:
+    run, profiles, variables = (tmp_path / name for name in ("run", "profiles", "variables"))
+    for file in (run, profiles, variables):
+        file.write_text("{}")
+    found = configuration.Found([], str(run), "managed", "http://10.0.0.7:8333")
+    assert sites.of("ours", found, {}).sync_kubeconfig == str(run)
+    assert sites.of("ours", replace(found, sync_kubeconfig=str(profiles)), {}).sync_kubeconfig == str(profiles)
+    named = {"TRAINYARD_SYNC_KUBECONFIG": str(variables)}
+    assert sites.of("ours", replace(found, sync_kubeconfig=str(profiles)), named).sync_kubeconfig == str(variables)
+    with pytest.raises(StackError, match="nowhere does not exist"):
+        sites.of("ours", replace(found, sync_kubeconfig="/nowhere"), {})
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from trainyard.contract.run_spec import RunSpec
 from trainyard.kube import gang_manifests
 from trainyard.kube.gang_manifests import GangManifests, dns_addresses, gang_pods, host_addresses
 from trainyard.kube.pod import Site
+from trainyard.settings.site_pods import SitePods
 
 IMAGE = Site("trainer:1", "IfNotPresent")
 DNS_LABEL = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
@@ -112,3 +113,38 @@ def test_the_longest_names_are_names(generation: int) -> None:
         # What Kubernetes adds: the index for a hostname, and five random characters for a pod.
         for name in (job, f"{job}-9999", f"{job}-9999-abcde"):
             assert DNS_LABEL.fullmatch(name), name
+
+
+def test_jobs_and_pods_have_the_sites_labels_and_no_selector_does() -> None:
+    site = Site("i:1", "Never", pods=SitePods(labels={"example.com/team": "ml"}, annotations={"example.com/note": "x"}))
+    made = gang_manifests.build(spec(), 7, dns_addresses(spec(), 7, 2222), site, spec_sha256="abc")
+    for job in (made.chief, *made.peers):
+        for metadata in (job.metadata, job.spec.template.metadata):
+            assert metadata.labels["example.com/team"] == "ml"
+            assert metadata.annotations["example.com/note"] == "x"
+        assert job.metadata.annotations[names.ANNOTATION_SPEC] == "abc"
+        (spread,) = job.spec.template.spec.topology_spread_constraints
+        assert "example.com/team" not in spread.label_selector.match_labels
+    assert made.service is not None
+    assert "example.com/team" not in made.service.spec.selector
+
+
+def test_each_role_is_spread_over_the_nodes_by_itself() -> None:
+    made = manifests(dns=True)
+    for role, job in zip(names.ROLES, (made.chief, *made.peers), strict=True):
+        (spread,) = job.spec.template.spec.topology_spread_constraints
+        wanted = spread.label_selector.match_labels
+        assert (wanted[names.LABEL_ROLE], wanted[names.LABEL_GENERATION]) == (role, "7")
+        assert wanted.items() <= job.spec.template.metadata.labels.items()
+        assert (spread.topology_key, spread.max_skew, spread.when_unsatisfiable) == ("kubernetes.io/hostname", 1, "ScheduleAnyway")
+
+
+def test_names_with_ports_of_a_block_where_pods_share_their_nodes_network() -> None:
+    addresses = dns_addresses(spec(), 7, 21000, shared=True)
+    everything = (*addresses.chief, *addresses.ps, *addresses.worker)
+    assert [int(address.rsplit(":", 1)[1]) for address in everything] == list(range(21000, 21006))
+    assert all(f".{names.gang_name(spec().run, 7)}:" in address for address in everything)
+    made = gang_manifests.build(spec(), 7, addresses, IMAGE, spec_sha256="abc")
+    assert made.service is not None
+    assert made.chief.metadata.annotations[names.ANNOTATION_PORTS] == "21000"
+    assert made.chief.spec.template.spec.subdomain == made.service.metadata.name

@@ -11,6 +11,8 @@ from tests.fixtures.run_spec import run_spec_document
 from trainyard.contract import environment, names
 from trainyard.contract.run_spec import RunSpec
 from trainyard.kube.pod import PodParts, Site, as_pod, pod_template, trainer_command, trainer_parts
+from trainyard.settings.clusters import S3, ClusterProfile, Images
+from trainyard.settings.site_pods import SitePods, Toleration
 
 
 def spec(**changes: Any) -> RunSpec:
@@ -88,3 +90,70 @@ def test_where_nodes_report_no_ephemeral_storage_none_is_asked_for() -> None:
     pod = k8s.ApiClient().sanitize_for_serialization(pod_template(parts))["spec"]
     assert pod["containers"][0]["resources"]["limits"] == {"cpu": "1500m", "memory": "4Gi"}
     assert pod["volumes"][0]["emptyDir"] == {"sizeLimit": "4Gi"}
+
+
+SITE_PODS = SitePods(
+    labels={"example.com/team": "ml"},
+    annotations={"example.com/note": "a: b"},
+    node_selector={"pool": "train"},
+    tolerations=(
+        Toleration(key="dedicated", value="ml", effect="NoSchedule"),
+        Toleration(operator="Exists", effect="NoExecute", toleration_seconds=0),
+    ),
+    priority_class_name="low",
+    scheduler_name="other",
+    host_network=True,
+)
+
+
+def at(site: Site) -> dict[str, Any]:
+    parts = trainer_parts(spec(), site, command=["c"], slots=1, labels={names.LABEL_RUN: "r"}, environment_={}, annotations={"x": "y"})
+    document: dict[str, Any] = k8s.ApiClient().sanitize_for_serialization(pod_template(parts))
+    return document
+
+
+def test_what_a_site_gives_every_pod_is_passed_through() -> None:
+    pod = at(Site("i:1", "Always", pull_secrets=("registry",), pods=SITE_PODS))
+    assert pod["metadata"] == {
+        "labels": {"example.com/team": "ml", names.LABEL_RUN: "r"},
+        "annotations": {"example.com/note": "a: b", "x": "y"},
+    }
+    assert pod["spec"]["nodeSelector"] == {"pool": "train"}
+    assert pod["spec"]["tolerations"] == [
+        {"key": "dedicated", "operator": "Equal", "value": "ml", "effect": "NoSchedule"},
+        {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 0},
+    ]
+    assert (pod["spec"]["priorityClassName"], pod["spec"]["schedulerName"]) == ("low", "other")
+    assert (pod["spec"]["hostNetwork"], pod["spec"]["dnsPolicy"]) == (True, "ClusterFirstWithHostNet")
+    assert pod["spec"]["imagePullSecrets"] == [{"name": "registry"}]
+
+
+def test_a_site_that_says_nothing_adds_nothing() -> None:
+    pod = at(Site("i:1", "Always"))
+    keys = {"nodeSelector", "tolerations", "priorityClassName", "schedulerName", "hostNetwork", "dnsPolicy", "imagePullSecrets"}
+    assert not keys & set(pod["spec"])
+    assert [volume["name"] for volume in pod["spec"]["volumes"]] == ["work"]
+
+
+def test_the_authorities_of_s3_lie_where_boto3_is_told_to_look() -> None:
+    pod = at(Site("i:1", "Always", ca_bundle=True))["spec"]
+    (container,) = pod["containers"]
+    assert {"name": "s3-ca", "configMap": {"name": "s3-ca"}} in pod["volumes"]
+    assert {"name": "s3-ca", "mountPath": "/etc/trainyard/s3-ca", "readOnly": True} in container["volumeMounts"]
+    assert {"name": "AWS_CA_BUNDLE", "value": "/etc/trainyard/s3-ca/ca.crt"} in container["env"]
+
+
+def test_a_site_is_the_profiles_with_every_field_of_it() -> None:
+    profile = ClusterProfile(
+        name="c",
+        addressing="dns",
+        port=2222,
+        images=Images(trainer="t:1", airflow="a:1"),
+        image_pull_policy="Never",
+        image_pull_secrets=("registry",),
+        counts_scratch=False,
+        pods=SITE_PODS.model_copy(update={"host_network": False}),
+        s3=S3(mode="external", bucket_prefix="abc", ca_bundle="/ca.pem"),
+    )
+    assert Site.of(profile) == Site("t:1", "Never", False, ("registry",), True, profile.pods)
+    assert Site.of(profile, profile.images.airflow).image == "a:1"

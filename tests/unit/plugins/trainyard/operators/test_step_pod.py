@@ -14,8 +14,11 @@ from trainyard.errors import NotFoundError, RefusedError
 from trainyard.kube.pod import PodParts, Site, as_pod, pod_template
 from trainyard.operators import step_pod
 from trainyard.operators.step_pod import StepPod
+from trainyard.settings.site_pods import SitePods
 
-PARTS = PodParts(site=Site("i:1", "Never"), command=["c"], resources={"memory": "2Gi"}, scratch="1Gi", environment={}, labels={"x": "y"})
+LABELS = {"trainyard.dev/run": "r", "app.kubernetes.io/managed-by": "trainyard"}
+SITE = Site("i:1", "Never", pods=SitePods(labels={"example.com/team": "ml"}))
+PARTS = PodParts(site=SITE, command=["c"], resources={"memory": "2Gi"}, scratch="1Gi", environment={}, labels=LABELS)
 
 
 def task(**changes: Any) -> StepPod:
@@ -116,9 +119,9 @@ def test_a_killed_task_never_ends_well(ended: Ended, made: StepPod, error: Excep
     assert not isinstance(caught.value, AirflowSkipException)
 
 
-def test_the_pod_is_found_again_by_the_labels_it_was_made_with(ended: Ended, made: StepPod) -> None:
+def test_the_pod_is_found_again_by_our_labels_and_not_by_what_a_site_adds(ended: Ended, made: StepPod) -> None:
     ended.by(None)
-    assert made.labels == {"x": "y"}
+    assert made.labels == {"trainyard.dev/run": "r", "app.kubernetes.io/managed-by": "trainyard"}
     assert (made.namespace, made.name) == ("tenant-vision", "run-evaluate")
 
 

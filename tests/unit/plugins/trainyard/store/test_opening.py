@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -60,3 +61,28 @@ def test_buckets_of_a_tenant(settings: Settings) -> None:
     who = Credentials("http://127.0.0.1:1", "a", "b")
     assert store_for(settings, "vision", who).bucket == "trainyard-vision"
     assert models_store_for(settings, "vision", who).bucket == "trainyard-vision-models"
+
+
+def test_where_airflow_people_and_pods_see_the_server_differently(settings: Settings) -> None:
+    s3 = settings.cluster.s3.model_copy(
+        update={
+            "endpoint": "http://pods:1",
+            "airflow_endpoint": "http://airflow:1",
+            "public_endpoint": "https://people",
+            "ca_bundle": "/ca.pem",
+        }
+    )
+    elsewhere = replace(settings, cluster=settings.cluster.model_copy(update={"s3": s3}))
+    who = credentials(elsewhere, {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"})
+    assert (who.endpoint, who.ca_bundle) == ("http://airflow:1", "/ca.pem")
+    store = models_store_for(elsewhere, "vision", who)
+    assert (store.endpoint, store.ca_bundle) == ("http://airflow:1", "/ca.pem")
+    assert replace(store, ca_bundle=None).presign("m/1/x").startswith("https://people/trainyard-vision-models/m/1/x?")
+
+
+def test_the_administrators_file_does_not_say_whom_to_trust(settings: Settings, tmp_path: Path) -> None:
+    file = tmp_path / "admin.json"
+    file.write_text(json.dumps(ADMIN))
+    s3 = settings.cluster.s3.model_copy(update={"ca_bundle": "/ca.pem"})
+    trusting = replace(settings, cluster=settings.cluster.model_copy(update={"s3": s3}))
+    assert credentials(trusting, {"TRAINYARD_S3_CREDENTIALS": str(file)}).ca_bundle == "/ca.pem"

@@ -56,14 +56,30 @@ def test_namespaces_take_restricted_pods_only(settings: Settings) -> None:
         assert labels[names.LABEL_MANAGED_BY] == names.MANAGED_BY
 
 
-def test_no_pod_gets_a_token_unasked_and_upkeep_has_rights_in_tenants_namespaces_alone(settings: Settings) -> None:
+def test_no_pod_gets_a_token_unasked_and_rights_are_given_in_tenants_namespaces_alone(settings: Settings) -> None:
     everything = [*objects.platform_objects(), *objects.tenant_objects(settings.tenants["vision"])]
     for account in (m for m in everything if m["kind"] == "ServiceAccount"):
         assert account["automountServiceAccountToken"] is False
-    assert [m["kind"] for m in everything if "Binding" in m["kind"]] == ["RoleBinding"]
-    binding = objects.upkeep_binding("vision")
-    assert binding["metadata"]["namespace"] == "tenant-vision"
-    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": names.SERVICE_ACCOUNT_UPKEEP, "namespace": names.PLATFORM_NAMESPACE}]
+    bindings = [m for m in everything if "Binding" in m["kind"]]
+    assert {(m["kind"], m["metadata"]["namespace"]) for m in bindings} == {("RoleBinding", "tenant-vision")}
+    assert {(m["roleRef"]["name"], m["subjects"][0]["name"], m["subjects"][0]["namespace"]) for m in bindings} == {
+        ("trainyard-sync-tenant", "trainyard-sync", "trainyard-system"),
+        ("trainyard-run", "trainyard-run", "trainyard-system"),
+        ("trainyard-upkeep", "trainyard-upkeep", "trainyard-platform"),
+    }
+    assert {m["roleRef"]["name"] for m in bindings} == set(objects.ROLES)
+
+
+def test_sync_lets_itself_in_before_anything_else_is_made(settings: Settings) -> None:
+    made = objects.tenant_objects(settings.tenants["vision"])
+    assert [m["kind"] for m in made[:2]] == ["Namespace", "RoleBinding"]
+    assert made[1]["metadata"]["name"] == names.ROLE_SYNC_TENANT
+
+
+def test_only_where_pods_use_their_nodes_network_are_any_admitted(settings: Settings) -> None:
+    labels = objects.namespace("tenant-vision", "vision", host_network=True)["metadata"]["labels"]
+    assert labels["pod-security.kubernetes.io/enforce"] == "privileged"
+    assert labels["pod-security.kubernetes.io/audit"] == "restricted"
 
 
 def test_each_object_can_be_made_in_the_order_given(settings: Settings) -> None:
