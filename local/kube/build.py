@@ -1,9 +1,12 @@
-"""Gives the path of the Kubernetes binary, compiling it where this machine has not done so yet (minutes, once).
+"""Gives the paths of Kubernetes' binaries, compiling what this machine has not compiled yet (minutes, once).
 
-    python local/kube/build.py [--json]        the last line is the path (--json: {"event": "binary", "path"})
+    python local/kube/build.py [--json] [PROGRAM…]    a line for each is its path (--json: {"event": "binary", "program", "path"})
 
-- TRAINYARD_KUBE=path names a ready binary: nothing is built.
-- The cache is keyed by go.mod, go.sum, main.go and the flags: ${TRAINYARD_CACHE:-~/.cache/trainyard}/kube/<key>/kube.
+- `kube` (the control plane, and what is built without a name) is all that the embedded cluster needs; the three-node cluster takes every
+  PROGRAM. Those of Kubernetes itself are one Go module; flannel, CoreDNS and kube-router are bound to other releases of Kubernetes'
+  libraries, so each is a module of its own, below this folder. All share Go's build cache.
+- TRAINYARD_KUBE=path (TRAINYARD_NODE, TRAINYARD_KUBE_ROUTER, …) names a ready binary: that one is not built.
+- The cache is keyed by go.mod, go.sum, main.go and the flags: ${TRAINYARD_CACHE:-~/.cache/trainyard}/kube/<key>/PROGRAM.
 - Two builds at once: the second waits for the first and takes its result. A killed build leaves nothing half-made: the binary appears
   by a rename, and Go's children die with it (they run under the stack's shim).
 
@@ -21,6 +24,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -35,15 +39,50 @@ STAMP = "k8s.io/component-base/version"
 FLAGS = ["-trimpath", "-ldflags", f"-s -w -X {STAMP}.gitVersion={VERSION} -X {STAMP}.gitMajor=1 -X {STAMP}.gitMinor=34"]
 CACHED = "not installed but available in build cache"  # go list's word for a package that need not be compiled again
 
+PLAIN = ["-trimpath", "-ldflags", "-s -w"]
+
 Event = Callable[[str, dict[str, Any]], None]
 
 
-def key(source: Path = SOURCE) -> str:
+@dataclass(frozen=True)
+class Program:
+    """One binary. Paths are relative to this folder, the package to its module."""
+
+    name: str
+    module: str = "."
+    package: str = "."
+    main: str | None = "main.go"
+    """Our source, relative to the module; None where the package is another module's."""
+    flags: tuple[str, ...] = tuple(PLAIN)
+
+    @property
+    def override(self) -> str:
+        """The variable that names a ready binary."""
+        return "TRAINYARD_" + self.name.upper().replace("-", "_")
+
+
+KUBE = Program("kube", flags=tuple(FLAGS))
+PROGRAMS = {
+    program.name: program
+    for program in (
+        KUBE,
+        Program("node", package="./node", main="node/main.go", flags=tuple(FLAGS)),
+        Program("pause", package="./pause", main="pause/main.go"),
+        Program("flannel", module="flannel"),
+        Program("coredns", module="coredns"),
+        Program("kube-router", module="kube-router", package="github.com/cloudnativelabs/kube-router/v2/cmd/kube-router", main=None),
+    )
+}
+
+
+def key(source: Path = SOURCE, program: Program = KUBE) -> str:
     """What the binary depends on, as 16 hex digits."""
     digest = hashlib.sha256()
-    for name in ("go.mod", "go.sum", "main.go"):
-        digest.update((source / name).read_bytes() + b"\0")
-    digest.update("\0".join(FLAGS).encode())
+    for name in filter(None, ("go.mod", "go.sum", program.main)):
+        digest.update((source / program.module / name).read_bytes() + b"\0")
+    digest.update("\0".join(program.flags).encode())
+    if program.main is None:
+        digest.update(program.package.encode())
     return digest.hexdigest()[:16]
 
 
@@ -53,25 +92,27 @@ def go_environment() -> dict[str, str]:
     return {**kept, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly", "GOWORK": "off"}
 
 
-def ensure(event: Event, source: Path = SOURCE) -> Path:
+def ensure(event: Event, source: Path = SOURCE, program: Program = KUBE) -> Path:
     """The binary. Raises ToolError (one line with the way out)."""
-    given = os.environ.get("TRAINYARD_KUBE")
+    given = os.environ.get(program.override)
     if given:
         path = Path(given).absolute()
         if not (path.is_file() and os.access(path, os.X_OK)):
             raise ToolError(
-                f"TRAINYARD_KUBE={given} is no executable file: give the path of a binary built from local/kube, or unset it to build one"
+                f"{program.override}={given} is no executable file: "
+                "give the path of a binary built from local/kube, or unset it to build one"
             )
         return path
-    folder = cache_folder() / "kube" / key(source)
-    binary = folder / "kube"
+    folder = cache_folder() / "kube" / key(source, program)
+    binary = folder / program.name
     if binary.exists():
         return binary
 
     def note(message: str) -> None:
         event("note", {"message": message})
 
-    with locked(cache_folder() / "kube" / f"{folder.name}.lock", note, "compiling Kubernetes"):
+    what = "Kubernetes" if program is KUBE else program.name
+    with locked(cache_folder() / "kube" / f"{folder.name}.lock", note, f"compiling {what}"):
         if binary.exists():
             return binary
         folder.mkdir(parents=True, exist_ok=True)
@@ -80,16 +121,18 @@ def ensure(event: Event, source: Path = SOURCE) -> Path:
         making = folder / f"making-{os.getpid()}"
         making.mkdir()
         try:
-            compile_into(making / "kube", source, ensure_go(source / "go.mod", note), event)
-            (making / "kube").replace(binary)
+            module = source / program.module
+            compile_into(making / program.name, module, program, ensure_go(module / "go.mod", note), event)
+            (making / program.name).replace(binary)
         finally:
             shutil.rmtree(making, ignore_errors=True)
     return binary
 
 
-def compile_into(target: Path, source: Path, go: str, event: Event) -> None:
+def compile_into(target: Path, module: Path, program: Program, go: str, event: Event) -> None:
     """Downloads the modules, counts what must be compiled, compiles it; tells how far it is."""
-    modules = sum(1 for line in (source / "go.sum").read_text(encoding="utf-8").splitlines() if "/go.mod " not in line)
+    sums = module / "go.sum"
+    modules = sum(1 for line in sums.read_text(encoding="utf-8").splitlines() if "/go.mod " not in line)
     fetched = 0
 
     def downloading(line: str) -> bool:
@@ -103,8 +146,8 @@ def compile_into(target: Path, source: Path, go: str, event: Event) -> None:
         return True
 
     listed = run_go(
-        [go, "list", "-deps", *FLAGS, "-f", "{{if .Stale}}{{.ImportPath}}\t{{.StaleReason}}{{end}}", "."],
-        source,
+        [go, "list", "-deps", *program.flags, "-f", "{{if .Stale}}{{.ImportPath}}\t{{.StaleReason}}{{end}}", program.package],
+        module,
         downloading,
         target.parent,
     )
@@ -120,7 +163,7 @@ def compile_into(target: Path, source: Path, go: str, event: Event) -> None:
         event("progress", {"done": min(compiled, total), "total": total, "detail": f"compiling {line}"})
         return True
 
-    run_go([go, "build", "-v", *FLAGS, "-o", str(target), "."], source, compiling, target.parent)
+    run_go([go, "build", "-v", *program.flags, "-o", str(target), program.package], module, compiling, target.parent)
 
 
 def run_go(command: list[str], source: Path, progress: Callable[[str], bool], scratch: Path) -> list[str]:
@@ -166,9 +209,13 @@ def reason(text: str, what: str) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Compiles Kubernetes' control plane, or finds it in the cache.")
+    parser = argparse.ArgumentParser(description="Compiles Kubernetes' programs, or finds them in the cache.")
+    parser.add_argument("program", nargs="*", metavar="PROGRAM", help=f"{', '.join(PROGRAMS)} (default: {KUBE.name})")
     parser.add_argument("--json", action="store_true", help="events as JSON, one a line")
     options = parser.parse_args()
+    for name in options.program:
+        if name not in PROGRAMS:
+            parser.error(f"there is no program {name!r}: they are {', '.join(PROGRAMS)}")
 
     def event(name: str, fields: dict[str, Any]) -> None:
         if options.json:
@@ -183,7 +230,12 @@ def main() -> int:
 
     signal.signal(signal.SIGTERM, stop)
     try:
-        path = ensure(event)
+        for program in [PROGRAMS[name] for name in options.program] or [KUBE]:
+            path = ensure(event, program=program)
+            if options.json:
+                event("binary", {"program": program.name, "path": str(path)})
+            else:
+                print(path)
     except KeyboardInterrupt:
         return 130
     except (ToolError, OSError) as error:
@@ -192,10 +244,6 @@ def main() -> int:
         if not options.json:
             print(message, file=sys.stderr)
         return 1
-    if options.json:
-        event("binary", {"path": str(path)})
-    else:
-        print(path)
     return 0
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from trainyard.cli.commands import code, doctor, images, models, platform, runs
+from trainyard.cli.commands import cluster, code, doctor, images, models, platform, runs
 from trainyard.cli.invoking import App
 
 app = App(
@@ -59,6 +59,7 @@ for command in (
 ):
     app.command(command.__name__)(command)
 app.add_typer(models.model, name="model")
+app.add_typer(cluster.cluster, name="cluster")
 app.add_typer(images.images, name="images")
 
 if __name__ == "__main__":

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from trainyard.cli import places
+from trainyard.cli import places, programs
 from trainyard.cli import session as sessions
 from trainyard.cli.client import Client
 from trainyard.cli.exits import Exit
-from trainyard.cli.invoking import JsonOption, print_error
-from trainyard.cli.output import Output, seconds
+from trainyard.cli.invoking import JsonOption
+from trainyard.cli.output import Output
 from trainyard.cli.session import Session
 from trainyard.errors import ConfigError, RefusedError
 
@@ -195,69 +193,7 @@ def init(
 
 
 def _stack(arguments: Sequence[str], out: Output) -> int:
-    """Runs ``python -m local.stack`` and shows its events; its errors go to stderr."""
-    root = places.need_checkout("a platform of one's own")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))}
-    command = [sys.executable, "-m", "local.stack", arguments[0], "--json", *arguments[1:]]
-    shown: set[str] = set()
-    moving = sys.stdout.isatty() and not out.as_json
-    with tempfile.TemporaryFile("w+") as remarks:
-        program = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=remarks, text=True)
-        assert program.stdout is not None
-        try:
-            for line in program.stdout:
-                if out.as_json:
-                    print(line, end="", flush=True)
-                else:
-                    _show_event(line, out, moving)
-                shown |= _show_error(line)
-            return program.wait()
-        except KeyboardInterrupt:
-            program.wait()  # the terminal has interrupted it too: it takes down what it had begun
-            raise
-        finally:
-            remarks.seek(0)
-            for line in remarks.read().splitlines():
-                if line not in shown:  # an error is both an event and a line
-                    shown.add(line)
-                    print_error(RefusedError(line))
-
-
-def _show_error(line: str) -> set[str]:
-    """On stderr, as the command's own errors are; the lines that it showed, none where the line is another event."""
-    try:
-        event: dict[str, Any] = json.loads(line)
-    except ValueError:
-        return set()
-    if event.get("event") != "error":
-        return set()
-    print_error(RefusedError(event["message"]))
-    return set(str(event["message"]).splitlines())
-
-
-def _show_event(line: str, out: Output, moving: bool) -> None:
-    try:
-        event: dict[str, Any] = json.loads(line)
-    except ValueError:
-        out.line(line.rstrip())
-        return
-    text = ""
-    match event.get("event"):
-        case "phase" if event["state"] == "start":
-            text = f"  … {event['name']} {event.get('detail') or ''}"
-        case "phase":
-            if moving:
-                sys.stdout.write("\r\x1b[2K")
-            out.line(f"  {'✓' if event['state'] == 'done' else '✗'} {event['name']}  {seconds(event['seconds'])}")
-        case "progress":
-            text = f"  … {event['name']} {event['done']}/{event['total']} {event.get('detail') or ''}"
-        case "note":
-            out.remark(event["message"])
-    if text and moving:
-        sys.stdout.write("\r\x1b[2K" + text[: max(20, out.console.width - 1)])
-        sys.stdout.flush()
-    elif text and event["event"] == "phase":
-        out.line(text.rstrip())
+    return programs.run("local.stack", arguments, out, "a platform of one's own")
 
 
 def _refuse_another_configuration(folder: Path) -> None:

@@ -125,7 +125,7 @@ def test_a_failed_build_is_one_line_and_leaves_nothing(case: Case, says: str, ex
 def program(case: Case) -> list[str]:
     """build.py as a program, over the case's source."""
     text = f"import sys; sys.path.insert(0, {str(CHECKOUT)!r}); from pathlib import Path; from local.kube import build; "
-    text += f"build.ensure.__defaults__ = (Path({str(case.source)!r}),); sys.argv[1:] = ['--json']; sys.exit(build.main())"
+    text += f"build.ensure.__defaults__ = (Path({str(case.source)!r}), build.KUBE); sys.argv[1:] = ['--json']; sys.exit(build.main())"
     return [sys.executable, "-c", text]
 
 

@@ -1,0 +1,142 @@
+"""What the first process of a node does: starts the node's programs in their order, starts again what ends, reaps every orphan.
+
+It knows nothing of namespaces or Kubernetes. Standard library only: it runs with `-I -S` as process 1 of a node (machine.py), whose end
+is the end of all of the node's processes; so nothing is stopped here, one by one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+FIRST_BACKOFF_S, LAST_BACKOFF_S, STEADY_S = 0.2, 10.0, 60.0
+LOOK_S = 0.1
+"""Between two looks for the files that a program waits for."""
+WATCHED = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT}
+
+
+@dataclass(frozen=True)
+class Service:
+    """One program."""
+
+    name: str
+    argv: Sequence[str]
+    after: Sequence[str] = ()
+    """Files that must be there first."""
+    needs: Sequence[str] = ()
+    """Names of `once` programs that must have succeeded first."""
+    once: bool = False
+    """It is to end with 0, and is done then; else it is to run for ever."""
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Service:
+        return cls(**document)
+
+
+@dataclass
+class _Running:
+    service: Service
+    pid: int | None = None
+    done: bool = False
+    began: float = 0.0
+    backoff: float = FIRST_BACKOFF_S
+    start_at: float = 0.0
+    starts: int = 0
+    code: int | None = None
+    """Of its last end."""
+
+    def describe(self) -> dict[str, object]:
+        state = "done" if self.done else "running" if self.pid else "waiting" if not self.starts else "ended"
+        return {"state": state, "restarts": max(0, self.starts - 1), "exit_code": self.code}
+
+
+@dataclass
+class Init:
+    """All programs of one node."""
+
+    services: Sequence[Service]
+    environment: Mapping[str, str]
+    log: Callable[[str], int]
+    """Opens the log of a program for appending; the descriptor."""
+    report: Callable[[str], None] = lambda text: None
+    """Is given the state of all, as JSON, whenever it has changed."""
+    _all: dict[str, _Running] = field(default_factory=dict)
+    _reported: str = ""
+
+    def run(self) -> int:
+        """Until TERM. Returns 0; the caller ends then, and with process 1 everything does."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
+        self._all = {one.name: _Running(one) for one in self.services}
+        while True:
+            self._start_due()
+            self._tell()
+            idle = all(one.pid or one.done for one in self._all.values())
+            got = signal.sigtimedwait(WATCHED, 5.0 if idle else LOOK_S)
+            if got and got.si_signo != signal.SIGCHLD:
+                return 0
+            self._reap()
+
+    def _start_due(self) -> None:
+        now = time.monotonic()
+        for one in self._all.values():
+            if one.pid or one.done or now < one.start_at:
+                continue
+            if all(Path(path).exists() for path in one.service.after) and all(self._all[name].done for name in one.service.needs):
+                self._start(one)
+
+    def _start(self, one: _Running) -> None:
+        one.starts += 1
+        one.began = time.monotonic()
+        out = self.log(one.service.name)
+        actions = [(os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0), (os.POSIX_SPAWN_DUP2, out, 1), (os.POSIX_SPAWN_DUP2, out, 2)]
+        try:
+            one.pid = os.posix_spawnp(
+                one.service.argv[0],
+                list(one.service.argv),
+                dict(self.environment),
+                file_actions=actions,
+                setsid=True,
+                setsigmask=[],
+                setsigdef=[signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD],
+            )
+        except OSError as error:
+            os.write(out, f"cannot start {one.service.argv[0]}: {error}\n".encode())
+            self._ended(one, 127)
+        finally:
+            os.close(out)
+
+    def _reap(self) -> None:
+        """Collects every ended child: programs of ours, and orphans (the containers' shims among them)."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            for one in self._all.values():
+                if one.pid == pid:
+                    self._ended(one, os.waitstatus_to_exitcode(status))
+
+    def _ended(self, one: _Running, code: int) -> None:
+        now = time.monotonic()
+        one.pid, one.code = None, code
+        if one.service.once and code == 0:
+            one.done = True
+            return
+        if now - one.began > STEADY_S:
+            one.backoff = FIRST_BACKOFF_S
+        one.start_at = now + one.backoff
+        one.backoff = min(one.backoff * 2, LAST_BACKOFF_S)
+
+    def _tell(self) -> None:
+        text = json.dumps({name: one.describe() for name, one in self._all.items()})
+        if text != self._reported:
+            self._reported = text
+            self.report(text)
