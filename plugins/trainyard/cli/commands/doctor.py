@@ -1,4 +1,8 @@
-"""``trainyard doctor``: what the command needs, one line each: well or not, and the way out."""
+"""``trainyard doctor``: one line for each thing that is needed: well or not, and the way out.
+
+Without ``--cluster`` it is for everybody: this machine, the platform on it, the login. With it, it is for an administrator: a cluster
+profile against its cluster (:mod:`trainyard.upkeep.examining`).
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,14 @@ import importlib.metadata
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -22,8 +28,9 @@ from trainyard.cli.commands.platform import State
 from trainyard.cli.exits import Exit
 from trainyard.cli.invoking import JsonOption
 from trainyard.cli.output import Output, size
-from trainyard.errors import NotFoundError, TrainyardError
+from trainyard.errors import ConfigError, NotFoundError, TrainyardError
 
+DEFAULT_CLUSTER = "embedded"
 LEAST_DISK = 6 * 2**30
 """A first start compiles Kubernetes (≈ 3 GiB of build cache) beside an environment of 2 GiB."""
 LEAST_MEMORY = 4 * 2**30
@@ -39,9 +46,27 @@ class Finding:
     text: str
 
 
-def doctor(state: State = None, as_json: JsonOption = False) -> None:
-    """Check this machine, the platform and the login."""
+def doctor(
+    state: State = None,
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", metavar="NAME", help="For administrators: try a profile of config/clusters/ on its cluster.")
+    ] = None,
+    kubeconfig: Annotated[
+        Path | None,
+        typer.Option("--kubeconfig", metavar="FILE", help="With --cluster: an administrator's; else the profile's own is examined with."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check this machine, the platform and the login.
+
+    With --cluster: check a cluster profile, by trying each thing that a run needs, in pods where it needs them. Nothing of it stays.
+    """
     out = Output(as_json=as_json)
+    if cluster is not None:
+        _examine(cluster, kubeconfig, state, out)
+        return
+    if kubeconfig is not None:
+        raise ConfigError("--kubeconfig is for --cluster NAME: name the profile too")
     findings: list[Finding] = []
     for check in (_environment, _kubernetes_binary, _room, lambda: _own_platform(state), _configuration, _login):
         for finding in _carefully(check):
@@ -53,6 +78,67 @@ def doctor(state: State = None, as_json: JsonOption = False) -> None:
         raise typer.Exit(Exit.RUN_FAILED)
 
 
+# ------------------------------------------------------------------------------------------------------------------ a cluster
+MARKS = {"ok": "✓", "warning": "!", "failed": "✗", "not_applicable": "·", "not_tried": "-"}
+STATES = {"not_applicable": "not applicable: ", "not_tried": "not tried: ", "warning": "warning: "}
+
+
+def _examine(cluster: str, kubeconfig: Path | None, state: Path | None, out: Output) -> None:
+    """The cluster's examination, a line as each check ends."""
+    from trainyard.settings import load
+    from trainyard.upkeep.examining.examination import examine
+    from trainyard.upkeep.examining.patient import Patient
+
+    admin = _of_the_platform(cluster, state)
+    settings = load(places.config_folder(), cluster=cluster)
+    # From here on each identity is named by its file: a variable would go before all of them.
+    for name in ("TRAINYARD_KUBECONFIG", "TRAINYARD_SYNC_KUBECONFIG"):
+        os.environ.pop(name, None)
+    given = kubeconfig or admin
+    patient = Patient(settings, kubeconfig=str(given) if given else None, remark=out.remark)
+    counts = dict.fromkeys(MARKS, 0)
+    signal.signal(signal.SIGTERM, _ended)
+    try:
+        for finding in examine(patient):
+            counts[finding.state] += 1
+            out.document(asdict(finding))
+            out.line(f"  {MARKS[finding.state]} {finding.check:<15} {STATES.get(finding.state, '')}{finding.saw}")
+            if finding.todo:
+                out.line(f"    {'':<15} → {finding.todo}")
+    finally:
+        # What was made goes, whatever ended us; who presses Ctrl-C once more would only leave it behind.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: out.remark("taking away what was made: a moment"))
+        problems = patient.close()
+        for problem in problems:
+            out.remark(f"left behind: {problem}")
+    out.line(f"{counts['failed']} wrong, {counts['warning']} doubtful, {counts['ok']} well, {counts['not_tried']} not tried")
+    if counts["failed"] or problems:
+        raise typer.Exit(Exit.RUN_FAILED)
+
+
+def _ended(number: int, frame: object) -> NoReturn:
+    raise SystemExit(128 + number)
+
+
+def _of_the_platform(cluster: str, state: Path | None) -> Path | None:
+    """What a platform that runs on this machine tells its own processes, into our environment, if it drives this cluster.
+
+    Returns its administrator's kubeconfig, where the cluster is the embedded one.
+    """
+    if state is None and places.checkout() is None and not os.environ.get("TRAINYARD_STATE"):
+        return None
+    folder = places.state_folder(state)
+    told = (places.running_platform(folder) or {}).get("environment") or {}
+    if told.get("TRAINYARD_CLUSTER") != cluster:
+        return None
+    for name, value in told.items():
+        os.environ.setdefault(name, value)
+    admin = folder / "kube" / "admin.kubeconfig"
+    return admin if cluster == DEFAULT_CLUSTER and admin.is_file() else None
+
+
+# ------------------------------------------------------------------------------------------------------------- this machine
 def _carefully(check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
     try:
         yield from check()
