@@ -23,11 +23,11 @@ import pytest
 import yaml
 from kubernetes import client, config
 
-from tests.cluster import identities as own
 from tests.cluster.gang_fixtures import tenant  # noqa: F401 - the gang's fixture, for all files of this folder
-from tests.cluster.identities import Identities
 from tests.cluster.support import Namespace, Profile
 from tests.cluster.tenant_support import settings  # noqa: F401 - and that of what sync is given
+from tests.fixtures import identities as own
+from tests.fixtures.identities import Identities
 from tests.fixtures.platform import free_block
 
 CHECKOUT = Path(__file__).resolve().parents[2]

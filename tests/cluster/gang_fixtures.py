@@ -8,8 +8,8 @@ import pytest
 from kubernetes import client as k8s
 
 from tests.cluster.gang_support import GangTenant, make_tenant
-from tests.cluster.identities import Identities
 from tests.cluster.support import Profile
+from tests.fixtures.identities import Identities
 from tests.fixtures.s3 import S3Server
 
 

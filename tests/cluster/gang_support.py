@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from kubernetes import client as k8s
 
-from tests.cluster.identities import wait_for_right
 from tests.cluster.relay import relayed
 from tests.cluster.support import Profile
+from tests.fixtures.identities import wait_for_right
 from tests.fixtures.run_spec import run_spec_document
 from tests.fixtures.s3 import S3Server
 from trainyard.contract import keys, names

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from kubernetes import client as k8s
 
-from tests.cluster.identities import Identities
 from tests.cluster.support import Profile
+from tests.fixtures.identities import Identities
 from tests.fixtures.s3 import S3Server
 from trainyard.contract import names
 from trainyard.settings import Settings, Tenant, load

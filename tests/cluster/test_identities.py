@@ -10,9 +10,9 @@ import pytest
 from kubernetes import client as k8s
 
 from tests.cluster.gang_support import GangTenant
-from tests.cluster.identities import Identities, may
 from tests.cluster.support import Profile
 from tests.cluster.tenant_support import only_tenant, tenant_of, told
+from tests.fixtures.identities import Identities, may
 from trainyard.contract import names
 from trainyard.errors import RefusedError
 from trainyard.settings import Settings

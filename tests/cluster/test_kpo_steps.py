@@ -12,8 +12,8 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from kubernetes import client as k8s
 
 from tests.cluster.gang_support import GangTenant, wait_for
-from tests.cluster.identities import Identities
 from tests.cluster.support import Profile
+from tests.fixtures.identities import Identities
 from trainyard.contract import names
 from trainyard.kube.pod import PodParts, Site, as_pod, pod_template
 from trainyard.operators.step_pod import HousePod
