@@ -200,6 +200,7 @@ def main() -> int:
     def stop(*_: object) -> NoReturn:
         raise KeyboardInterrupt
 
+    signal.signal(signal.SIGINT, stop)  # also where the shell had it ignored, as for what runs in the background
     signal.signal(signal.SIGTERM, stop)
     scratch = Path(tempfile.mkdtemp(prefix="trainyard-"))
     build: KubeBuild | None = None

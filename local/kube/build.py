@@ -228,6 +228,7 @@ def main() -> int:
     def stop(*_: object) -> NoReturn:
         raise KeyboardInterrupt
 
+    signal.signal(signal.SIGINT, stop)  # also where the shell had it ignored, as for what runs in the background
     signal.signal(signal.SIGTERM, stop)
     try:
         for program in [PROGRAMS[name] for name in options.program] or [KUBE]:
