@@ -6,6 +6,7 @@ profile against its cluster (:mod:`trainyard.upkeep.examining`).
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import json
 import os
@@ -17,7 +18,8 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, NoReturn
+from types import FrameType
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -97,27 +99,38 @@ def _examine(cluster: str, kubeconfig: Path | None, state: Path | None, out: Out
     given = kubeconfig or admin
     patient = Patient(settings, kubeconfig=str(given) if given else None, remark=out.remark)
     counts = dict.fromkeys(MARKS, 0)
-    signal.signal(signal.SIGTERM, _ended)
-    try:
-        for finding in examine(patient):
-            counts[finding.state] += 1
-            out.document(asdict(finding))
-            out.line(f"  {MARKS[finding.state]} {finding.check:<15} {STATES.get(finding.state, '')}{finding.saw}")
-            if finding.todo:
-                out.line(f"    {'':<15} → {finding.todo}")
-    finally:
-        # What was made goes, whatever ended us; who presses Ctrl-C once more would only leave it behind.
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: out.remark("taking away what was made: a moment"))
-        problems = patient.close()
-        for problem in problems:
-            out.remark(f"left behind: {problem}")
+    problems: list[str] = []
+    with _signals(signal.SIGTERM, does=_ended):
+        try:
+            for finding in examine(patient):
+                counts[finding.state] += 1
+                out.document(asdict(finding))
+                text = f"{STATES.get(finding.state, '')}{finding.saw}" + (f"\n→ {finding.todo}" if finding.todo else "")
+                # A table a row, so that each is seen when it is known: their first columns are of one width.
+                out.table(["", "", ""], [[f"  {MARKS[finding.state]}", f"{finding.check:<15}", text]])
+        finally:
+            # What was made goes, whatever ended us; who presses Ctrl-C once more would only leave it behind.
+            with _signals(signal.SIGINT, signal.SIGTERM, does=lambda *_: out.remark("taking away what was made: a moment")):
+                problems += patient.close()
+            for problem in problems:
+                out.remark(f"left behind: {problem}")
     out.line(f"{counts['failed']} wrong, {counts['warning']} doubtful, {counts['ok']} well, {counts['not_tried']} not tried")
     if counts["failed"] or problems:
         raise typer.Exit(Exit.RUN_FAILED)
 
 
-def _ended(number: int, frame: object) -> NoReturn:
+@contextlib.contextmanager
+def _signals(*numbers: signal.Signals, does: Callable[[int, FrameType | None], Any]) -> Iterator[None]:
+    """These signals do this for a while."""
+    before = {number: signal.signal(number, does) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _ended(number: int, frame: FrameType | None) -> NoReturn:
     raise SystemExit(128 + number)
 
 

@@ -11,7 +11,7 @@ from kubernetes import client as k8s
 from trainyard.errors import TrainyardError
 from trainyard.kube.client import is_transient
 from trainyard.kube.quota import message_of
-from trainyard.upkeep.examining import clocks, network, nodes, pods, reaching, rights, storage, tenants
+from trainyard.upkeep.examining import clocks, keys, network, nodes, pods, reaching, rights, storage, tenants
 from trainyard.upkeep.examining.finding import Finding, well, wrong
 from trainyard.upkeep.examining.patient import Patient
 
@@ -43,6 +43,7 @@ CHECKS: Final = (
     Check("nodes", nodes.scratch, ("api", "rights")),
     Check("size", nodes.size, ("nodes",)),
     Check("sync", tenants.synced, ("api", "version", "s3")),
+    Check("keys", keys.secrets, ("api", "rights", "s3")),
     Check("airflow rights", rights.airflow, ("api", "rights")),
     Check("quota", tenants.room, ("api", "rights")),
     Check("namespace", _namespace, ("rights",)),
@@ -58,13 +59,13 @@ CHECKS: Final = (
 )
 
 
-def examine(patient: Patient, checks: Iterable[Check] = CHECKS) -> Iterator[Finding]:
-    """Every check in turn; one that stands on a failed one is not tried, and says on which.
+def examine(patient: Patient, checks: Iterable[Check] | None = None) -> Iterator[Finding]:
+    """Every check (or these) in turn; one that stands on a failed one is not tried, and says on which.
 
     What was made for it is gone when ``patient`` is closed, not before.
     """
     unwell: set[str] = set()
-    for check in checks:
+    for check in CHECKS if checks is None else checks:
         failed = next((name for name in check.needs if name in unwell), None)
         if failed is not None:
             unwell.add(check.name)

@@ -37,7 +37,8 @@ def scratch(patient: Patient) -> Iterator[Finding]:
         todo = f"{file}: counts_scratch: true, then `trainyard sync`: quotas and the scheduler count it from then on"
         yield doubtful(f"every node reports {SCRATCH}, and the profile does not count it: a pod may fill its node's disk", todo)
     else:
-        yield well(f"{len(nodes)} nodes, scratch is {'' if profile.counts_scratch else 'not '}counted, as they report it")
+        count = "1 node" if len(nodes) == 1 else f"{len(nodes)} nodes"
+        yield well(f"{count}; scratch is {'' if profile.counts_scratch else 'not '}counted, as reported")
 
 
 def size(patient: Patient) -> Iterator[Finding]:

@@ -14,6 +14,7 @@ from kubernetes import client as k8s
 
 from trainyard.errors import TrainyardError
 from trainyard.kube.client import client
+from trainyard.kube.quota import message_of
 from trainyard.settings import Settings
 from trainyard.store import Store
 from trainyard.upkeep.examining.probes import Probe, Probes
@@ -83,14 +84,16 @@ class Patient:
         self.undo.append(made.close)
         return made
 
-    def close(self) -> list[TrainyardError]:
+    def close(self) -> list[str]:
         """Take away what was made; what could not be is returned, in words."""
-        problems: list[TrainyardError] = []
+        problems: list[str] = []
         while self.undo:
             try:
                 self.undo.pop()()
             except TrainyardError as error:
-                problems.append(error)
+                problems.append(str(error))
+            except k8s.ApiException as error:
+                problems.append(f"the API server refuses: {message_of(error)}")
         return problems
 
     def __enter__(self) -> Self:
@@ -98,4 +101,4 @@ class Patient:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         for problem in self.close():
-            self.remark(str(problem))
+            self.remark(f"left behind: {problem}")

@@ -55,7 +55,7 @@ EVERYWHERE: Final = (Rule("batch", "jobs", ("list",)),)
 TO_EXAMINE: Final = (
     Rule("", "namespaces", ("create", "list", "delete")),
     Rule("", "serviceaccounts", ("create",)),
-    Rule("", "secrets", ("create",)),
+    Rule("", "secrets", ("create", "get")),
     Rule("", "configmaps", ("create",)),
     Rule("", "services", ("create",)),
     Rule("", "pods", ("create", "get")),
@@ -128,4 +128,4 @@ def airflow(patient: Patient) -> Iterator[Finding]:
         todo = "kubectl apply -f deploy/rbac (where gangs share ports, deploy/rbac/optional/ports.yaml too), then `trainyard sync`"
         yield wrong(f"Airflow's identity ({whose}) may not {', nor '.join(lacking)}", todo)
     else:
-        yield well(f"Airflow's identity ({whose}) may do all that its operators do, in {len(places)} namespaces")
+        yield well(f"Airflow's identity ({whose}) may do all that its operators do, in {', '.join(name for name, _ in places)}")

@@ -43,7 +43,11 @@ def from_here(patient: Patient) -> Iterator[Finding]:
     server, key = store.endpoint or "AWS S3", f"{FOLDER}{patient.mark}-here"
     patient.undo.append(lambda: store.delete(key))
     try:
-        etag = store.put(key, in_pod.BODY)
+        try:
+            etag = store.put(key, in_pod.BODY)
+        except TrainyardError:
+            patient.undo.pop()
+            raise
         same = store.get(key) == in_pod.BODY
         conditions = _conditions(store, key, etag)
     except TrainyardError as error:
@@ -87,12 +91,19 @@ def _store(patient: Patient, who: Credentials) -> Store | None:
     client = s3_client(who.endpoint, s3.region, who.access_key, who.secret_key, ca_bundle=who.ca_bundle)
 
     def remove() -> None:
-        with translated(f"bucket {store.bucket}", who.endpoint):
-            client.delete_bucket(Bucket=store.bucket)
+        try:
+            with translated(f"bucket {store.bucket}", who.endpoint):
+                client.delete_bucket(Bucket=store.bucket)
+        except NotFoundError:
+            pass  # interrupted before it was made
 
-    with translated(f"bucket {store.bucket}", who.endpoint):
-        client.create_bucket(Bucket=store.bucket)
     patient.undo.append(remove)
+    try:
+        with translated(f"bucket {store.bucket}", who.endpoint):
+            client.create_bucket(Bucket=store.bucket)
+    except TrainyardError:
+        patient.undo.pop()
+        raise
     return store
 
 
