@@ -39,6 +39,11 @@ def seconds_to_end(image: Image, words: Sequence[str], ready: Callable[[str], bo
         run("docker", "rm", "--force", name, check=False)
 
 
-def shows(process: str) -> Callable[[str], bool]:
-    """Whether a process with this in its command line runs in the container."""
-    return lambda name: process in run("docker", "top", name, "-o", "pid,args", check=False).stdout
+def shows(command: str) -> Callable[[str], bool]:
+    """Whether a process of just this command line runs in the container."""
+
+    def found(name: str) -> bool:
+        rows = run("docker", "top", name, "-o", "pid,args", check=False).stdout.splitlines()[1:]
+        return any(row.split(maxsplit=1)[1:] == [command] for row in rows)
+
+    return found

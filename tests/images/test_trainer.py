@@ -8,6 +8,7 @@ import pytest
 
 from tests.images.conftest import Image, run
 from tests.images.ending import seconds_to_end, shows
+from trainyard.contract.exit_codes import ExitCode
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
@@ -28,8 +29,9 @@ model.compile(optimizer="sgd", loss="mse")
 model.fit(numpy.ones((8, 4)), numpy.ones((8, 3)), epochs=2, verbose=0)
 model.export("out", verbose=False)
 import tensorflow as tf
-again = tf.saved_model.load("out").serve(numpy.ones((1, 4), "float32"))
-print(json.dumps({"backend": keras.backend.backend(), "same": bool(numpy.allclose(again, model(numpy.ones((1, 4)))))}))
+exported = tf.saved_model.load("out")
+same = numpy.allclose(exported.serve(numpy.ones((1, 4), "float32")), model(numpy.ones((1, 4))))
+print(json.dumps({"backend": keras.backend.backend(), "same": bool(same)}))
 """
 
 
@@ -44,7 +46,7 @@ def test_without_a_command_it_is_the_trainer_under_its_supervisor(trainer: Image
     done = run(
         "docker", "run", "--rm", "--read-only", "--tmpfs", "/work", "--network", "none", trainer.reference, "step", "plan", check=False
     )
-    assert done.returncode == 3, done.stderr
+    assert done.returncode == ExitCode.USER_ERROR, done.stderr
     assert "TRAINYARD_RUN_SPEC is not set" in done.stderr + done.stdout
 
 
@@ -76,6 +78,14 @@ def test_the_sample_datasets_are_prepared_without_a_network(trainer: Image, name
 def test_term_ends_it_at_once(trainer: Image) -> None:
     """A Python without a handler would take the pod's whole grace; a child that does what it should ends with its supervisor."""
     took, code = seconds_to_end(trainer, ["python", "-m", "trainer.supervisor", "--", "sleep", "600"], shows("sleep 600"))
+    assert code == 143
+    assert took <= MOST_S
+
+
+def test_a_term_that_comes_before_the_supervisor_listens_is_not_lost(trainer: Image) -> None:
+    """The kernel drops what PID 1 has no handler for, and nobody sends it again: such a pod would take its whole grace."""
+    command = "python -m trainer.supervisor -- sleep 600"
+    took, code = seconds_to_end(trainer, command.split(), shows(command))
     assert code == 143
     assert took <= MOST_S
 

@@ -24,8 +24,15 @@ LOCAL: Final = "localhost"
 """The registry in the names of images that are not pushed."""
 GPU_REQUIREMENTS: Final = "requirements-gpu.txt"
 _INPUTS: Final = {
-    "trainer": ("images/trainer/Dockerfile", "images/trainer/src", "images/trainer/requirements*.txt"),
-    "airflow": ("images/airflow/Dockerfile", "images/airflow/requirements.txt", "images/airflow/*.py", "pyproject.toml", "plugins", "dags"),
+    "trainer": ("images/trainer/Dockerfile", "images/trainer/src", "images/trainer/start", "images/trainer/requirements*.txt"),
+    "airflow": (
+        "images/airflow/Dockerfile",
+        "images/airflow/requirements.txt",
+        "images/trainer/start",
+        "pyproject.toml",
+        "plugins",
+        "dags",
+    ),
 }
 _TAG: Final = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$")
 _REGISTRY: Final = re.compile(r"^[a-zA-Z0-9][a-zA-Z0-9.-]*(:\d+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$")
