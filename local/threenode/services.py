@@ -18,6 +18,8 @@ from typing import Any
 FIRST_BACKOFF_S, LAST_BACKOFF_S, STEADY_S = 0.2, 10.0, 60.0
 LOOK_S = 0.1
 """Between two looks for the files that a program waits for."""
+DEFAULTED = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+"""What is ignored (Python ignores SIGPIPE, a shell's background job more) would be ignored in every container too."""
 WATCHED = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT}
 
 
@@ -103,7 +105,7 @@ class Init:
                 file_actions=actions,
                 setsid=True,
                 setsigmask=[],
-                setsigdef=[signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD],
+                setsigdef=DEFAULTED,
             )
         except OSError as error:
             os.write(out, f"cannot start {one.service.argv[0]}: {error}\n".encode())
