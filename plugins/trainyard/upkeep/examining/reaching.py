@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import re
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 from kubernetes import client as k8s
 from urllib3.exceptions import HTTPError
 
 from trainyard.errors import TrainyardError
+from trainyard.kube.client import client
 from trainyard.kube.quota import message_of
-from trainyard.upkeep.examining.finding import Finding, well, wrong
+from trainyard.upkeep.examining.finding import Finding, absent, doubtful, well, wrong
 from trainyard.upkeep.examining.patient import Patient
 
 TIMEOUT: Final = (5.0, 10.0)
 """Seconds to connect and of silence: a server that is there answers in milliseconds."""
 PROXIES: Final = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy")
 """What the Kubernetes client takes a proxy from."""
+
+DAY_S: Final = 86_400.0
+TOKEN_SOON_S: Final = 7 * DAY_S
+NEW_TOKEN: Final = "make a new kubeconfig over the old file (ours: deploy/kubeconfig ACCOUNT)"
 
 _EVICTIONS: Final = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]}
 FEATURES: Final[tuple[tuple[str, object, int, str], ...]] = (
@@ -39,37 +47,64 @@ SURE_MINOR: Final = 34
 
 def api(patient: Patient) -> Iterator[Finding]:
     """One call to the API server that only somebody whom it knows gets an answer to."""
-    profile = patient.settings.cluster
-    where = f"kubeconfig {profile.kubeconfig}" if profile.kubeconfig else "the service account of this pod"
+    yield _asked(lambda: patient.api, patient.settings.cluster.kubeconfig, patient)
+
+
+def identities(patient: Patient) -> Iterator[Finding]:
+    """The same for the kubeconfigs of Airflow and of sync, where they are others than ours; and for how long their tokens are good."""
+    profile, ours = patient.settings.cluster, patient.settings.cluster.kubeconfig
+    files = (("sync", profile.sync_kubeconfig), ("Airflow", patient.airflow_kubeconfig))
+    named = {path: who for who, path in files if path and path != ours}
+    if not named:
+        yield absent("Airflow and sync have no kubeconfigs of their own here")
+    for path, who in named.items():
+        finding = _asked(lambda path=path: client(path), path, patient)  # type: ignore[misc]
+        yield replace(finding, saw=f"{who}: {finding.saw}")
+
+
+def _asked(client_of: Callable[[], k8s.ApiClient], kubeconfig: str | None, patient: Patient) -> Finding:
+    """Who the API server says that we are, or why it does not."""
+    where = f"kubeconfig {kubeconfig}" if kubeconfig else "the service account of this pod"
     try:
-        client = patient.api
+        api_client = client_of()
     except TrainyardError as error:
-        yield wrong(str(error), f"{patient.profile_file}: `kubeconfig`, TRAINYARD_KUBECONFIG or --kubeconfig name the cluster's")
-        return
-    host = client.configuration.host
+        return wrong(str(error), f"{patient.profile_file}: `kubeconfig`, TRAINYARD_KUBECONFIG or --kubeconfig name the cluster's")
+    host = api_client.configuration.host
+    ends_in = _token_ends_in(api_client.configuration, patient.now())
+    if ends_in is not None and ends_in <= 0:
+        return wrong(f"the token of {where} ended {-ends_in / DAY_S:.1f} days ago", NEW_TOKEN)
     try:
-        answer = k8s.AuthenticationV1Api(client).create_self_subject_review(
-            {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}, _request_timeout=TIMEOUT
-        )
+        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+        answer = k8s.AuthenticationV1Api(api_client).create_self_subject_review(review, _request_timeout=TIMEOUT)
     except k8s.ApiException as error:
         if not error.status:
             # The client library's own: a TLS failure comes as an ApiException without a status.
-            yield _unreached(error, host, where)
-        elif error.status == 401:
-            yield wrong(
-                f"{host} does not know us (401 {message_of(error)})", f"{where}: its token or certificate is not good: make a new one"
+            return _unreached(error, host, where)
+        if error.status == 401:
+            return wrong(
+                f"{host} does not know us (401 {message_of(error)})", f"{where}: its token or certificate is not good: {NEW_TOKEN}"
             )
-        elif error.status == 404:
+        if error.status == 404:
             # Too old to say who we are; the version's check has the words.
-            yield well(f"{host} answers")
-        else:
-            todo = "is it the API server, and not something before it?"
-            yield wrong(f"{host} answered {error.status} {message_of(error)}", todo)
-        return
+            return well(f"{host} answers")
+        return wrong(f"{host} answered {error.status} {message_of(error)}", "is it the API server, and not something before it?")
     except (HTTPError, OSError) as error:
-        yield _unreached(error, host, where)
-        return
-    yield well(f"{host} knows us as {answer.status.user_info.username}")
+        return _unreached(error, host, where)
+    saw = f"{host} knows us as {answer.status.user_info.username}"
+    if ends_in is not None and ends_in < TOKEN_SOON_S:
+        return doubtful(f"{saw}; the token of {where} ends in {ends_in / DAY_S:.1f} days", NEW_TOKEN)
+    return well(saw)
+
+
+def _token_ends_in(configuration: k8s.Configuration, now: float) -> float | None:
+    """Seconds until the token of a service account ends; None for one that does not say it, and for other ways to be known."""
+    token = str(configuration.api_key.get("authorization") or configuration.api_key.get("BearerToken") or "").removeprefix("Bearer ")
+    try:
+        payload = token.split(".")[1]
+        ends = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4))).get("exp")
+    except (IndexError, ValueError, AttributeError):
+        return None
+    return float(ends) - now if isinstance(ends, int | float) else None
 
 
 def _unreached(error: BaseException, host: str, where: str) -> Finding:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import socket
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +114,7 @@ def test_it_does_not_know_our_token(api_server: ApiServer, patient: Patient) -> 
     api_server.answers["POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews"] = (401, refusal)
     finding = one(reaching.api(patient))
     assert (finding.state, "does not know us (401 Unauthorized)" in finding.saw) == ("failed", True)
-    assert "make a new one" in finding.todo
+    assert "make a new kubeconfig" in finding.todo
     assert "a-token" not in finding.saw + finding.todo
 
 
@@ -154,3 +157,37 @@ def test_fields_that_the_server_drops_are_named_with_what_they_are_for(api_serve
     assert "maxFailedIndexes (one replica that fails for good ends its Job" in finding.saw
     assert "podReplacementPolicy" in finding.saw
     assert "backoffLimitPerIndex" not in finding.saw
+
+
+def with_token(server: ApiServer, ends_in_days: float, name: str) -> str:
+    """A kubeconfig whose token is a service account's, as far as its end can be read from it."""
+    payload = base64.urlsafe_b64encode(json.dumps({"exp": int(time.time() + ends_in_days * 86_400)}).encode()).decode().rstrip("=")
+    path = server.folder / name
+    path.write_text(Path(server.kubeconfig()).read_text().replace("a-token", f"e30.{payload}.c2ln"))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("days", "state", "words"),
+    [(400, "ok", "knows us as admin"), (3, "warning", "ends in 3.0 days"), (-2, "failed", "ended 2.0 days ago")],
+)
+def test_a_token_that_ends_soon(api_server: ApiServer, settings: Settings, days: float, state: str, words: str) -> None:
+    api_server.knows()
+    finding = one(reaching.api(Patient(on(settings, kubeconfig=with_token(api_server, days, "own")))))
+    assert (finding.state, words in finding.saw) == (state, True), finding
+    assert bool(api_server.asked) == (days > 0)
+    if state != "ok":
+        assert "deploy/kubeconfig" in finding.todo
+
+
+def test_the_kubeconfigs_of_airflow_and_of_sync_are_tried_too(api_server: ApiServer, settings: Settings) -> None:
+    api_server.knows()
+    ended, good = with_token(api_server, -1, "sync"), with_token(api_server, 300, "run")
+    admin = api_server.kubeconfig()
+    both = Patient(on(settings, kubeconfig=good, sync_kubeconfig=ended), kubeconfig=admin)
+    sync, airflow = reaching.identities(both)
+    assert (sync.state, sync.saw.startswith(f"sync: the token of kubeconfig {ended} ended")) == ("failed", True)
+    assert (airflow.state, airflow.saw.startswith("Airflow: https://")) == ("ok", True)
+    assert one(reaching.identities(Patient(on(settings, kubeconfig=admin, sync_kubeconfig=admin)))).state == "not_applicable"
+    shared = Patient(on(settings, kubeconfig=good, sync_kubeconfig=good), kubeconfig=admin)
+    assert one(reaching.identities(shared)).saw.startswith("Airflow: ")
