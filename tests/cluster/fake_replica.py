@@ -1,13 +1,15 @@
 """A replica without TensorFlow, run in a pod as ``python3 -c <this text> <behaviour>``: it keeps the contract in S3 and does as it is told.
 
-The behaviour is JSON: ``{"say": [lines], "seconds": n, "exit": code, "only": index, "eat": MiB, "ignore_result": true}``. A chief writes
-the result of its generation when its seconds are over; a PS or worker ends when that result appears. Nothing but Python is needed in the
-image: S3 is reached by links, one for each generation, under ``links``.
+The behaviour is JSON: ``{"say": [lines], "seconds": n, "exit": code, "only": index, "eat": MiB, "ignore_result": true, "meet": true}``.
+A chief writes the result of its generation when its seconds are over; a PS or worker ends when that result appears. With ``meet`` each
+listens on its address, and the chief goes on only when it has been at all the others. Nothing but Python is needed in the image: S3 is
+reached by links, one for each generation, under ``links``.
 """
 
 import json
 import os
 import signal
+import socket
 import sys
 import time
 import urllib.error
@@ -33,6 +35,24 @@ def exists(link: str) -> bool:
         return False
 
 
+def listen(address: str) -> socket.socket:
+    return socket.create_server(("", int(address.rsplit(":", 1)[1])))
+
+
+def meet(addresses: dict) -> None:
+    """Connect to every replica by the address that the gang has for it."""
+    for address in (address for role in addresses.values() for address in role):
+        host, port = address.rsplit(":", 1)
+        while True:
+            try:
+                socket.create_connection((host, int(port)), timeout=3).close()
+                break
+            except OSError as problem:
+                print("not yet:", address, problem, flush=True)
+                time.sleep(0.3)
+    print("met all", flush=True)
+
+
 def main() -> int:
     behaviour = json.loads(sys.argv[1])
     links = behaviour["links"]
@@ -46,6 +66,10 @@ def main() -> int:
     print(f"{replica} of generation {gang['generation']} at {gang['addresses'][role][index]}", flush=True)
     for line in behaviour.get("say", []):
         print(line, flush=True)
+    if behaviour.get("meet"):
+        door = listen(gang["addresses"][role][index])  # noqa: F841 - open as long as we live
+        if role == "chief":
+            meet(gang["addresses"])
     began = time.monotonic()
     hoard = []
     while True:

@@ -16,9 +16,11 @@ from tests.cluster.gang_support import GangTenant, Running, behave, wait_for
 from tests.cluster.support import Namespace as Cases
 from tests.cluster.support import Profile, ended, terminated
 from tests.cluster.tenant_support import only_tenant, told
+from tests.fixtures.identities import kubectl, wait_for_right
 from trainyard.contract import environment, names
 from trainyard.kube.pod import PodParts, Site, as_pod, pod_template
 from trainyard.settings import Settings
+from trainyard.settings.clusters import PortRange
 from trainyard.settings.site_pods import SitePods, Toleration
 from trainyard.upkeep.sync import sync_cluster
 
@@ -63,6 +65,37 @@ def test_every_pod_and_job_of_a_gang_has_what_the_site_gives(tenant: GangTenant,
         assert ("dedicated", "Equal", "ml", "NoSchedule") in {(t.key, t.operator, t.value, t.effect) for t in pod.spec.tolerations}
         assert (pod.spec.priority_class_name, pod.spec.priority) == (priority, -10)
         assert [secret.name for secret in pod.spec.image_pull_secrets] == ["registry"]
+
+
+@pytest.fixture
+def in_the_nodes_network(tenant: GangTenant, cluster: tuple[str, Profile]) -> Iterator[GangTenant]:
+    """The tenant, where pods use their node's network: its namespace takes them, and *run* sees which ports are taken."""
+    label = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "privileged"}}}
+    before, rights = tenant.profile, ["-f", "deploy/rbac/optional/ports.yaml"]
+    changes = {"pods": SitePods(host_network=True), "port": None, "ports": before.ports or PortRange(first=29000, last=29999, block=16)}
+    tenant.core.patch_namespace(tenant.namespace, label)
+    if not cluster[1].embedded:
+        kubectl(cluster[0], "apply", "--server-side", *rights)
+        wait_for_right(tenant.run_api, verb="list", group="batch", resource="jobs")
+    tenant.profile = before.model_copy(update=changes)
+    yield tenant
+    tenant.profile = before
+    if not cluster[1].embedded:
+        kubectl(cluster[0], "delete", *rights)
+
+
+def test_replicas_in_their_nodes_network_find_each_other(in_the_nodes_network: GangTenant) -> None:
+    tenant = in_the_nodes_network
+    spec = tenant.spec()
+    gang, log = tenant.gang(spec, behave(chief={"seconds": 1, "meet": True}, ps={"meet": True}, worker={"meet": True}))
+    gang.run()
+    assert log.has("[chief-0] met all")
+
+
+def test_replicas_find_each_other_by_their_addresses(tenant: GangTenant) -> None:
+    gang, log = tenant.gang(tenant.spec(), behave(chief={"seconds": 1, "meet": True}, ps={"meet": True}, worker={"meet": True}))
+    gang.run()
+    assert log.has("[chief-0] met all")
 
 
 def test_a_node_that_no_selector_finds_is_told_in_the_schedulers_words(namespace: Cases) -> None:

@@ -99,3 +99,23 @@ def test_a_set_that_runs_out_soon_is_renewed(tmp_path: Path, monkeypatch: pytest
     authority = certificates.ensure(tmp_path).ca.read_bytes()
     monkeypatch.undo()
     assert certificates.ensure(tmp_path).ca.read_bytes() != authority
+
+
+def test_rights_are_those_of_deploy_rbac_each_at_its_own_address(plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def request(self: ControlPlane, method: str, path: str, body: object, **_: object) -> dict[str, object]:
+        asked.append(f"{method} {path.partition('?')[0]}")
+        return {}
+
+    monkeypatch.setattr(ControlPlane, "request", request)
+    plane.grant_rights()
+    assert asked[0] == "PATCH /api/v1/namespaces/trainyard-system"
+    assert "PATCH /api/v1/namespaces/trainyard-system/serviceaccounts/trainyard-run" in asked
+    assert "PATCH /apis/rbac.authorization.k8s.io/v1/clusterroles/trainyard-run-ports" in asked
+    assert "PATCH /apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/trainyard-sync" in asked
+
+
+def test_airflow_and_sync_are_the_accounts_of_deploy_rbac_by_name() -> None:
+    for identity, account in (("airflow", "trainyard-run"), ("sync", "trainyard-sync")):
+        assert IDENTITIES[identity][0] == f"system:serviceaccount:trainyard-system:{account}"
