@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
 from kubernetes import client as k8s
 from urllib3.exceptions import ProtocolError
 
+from tests.unit.plugins.trainyard.upkeep.examining.conftest import CHECKOUT
 from trainyard.errors import UnavailableError
 from trainyard.upkeep.examining.examination import CHECKS, Check, examine
 from trainyard.upkeep.examining.finding import Finding, absent, doubtful, well, wrong
@@ -33,6 +35,12 @@ def test_every_check_stands_only_on_earlier_ones() -> None:
         assert set(one.needs) <= before, one.name
         assert one.name not in before
         before.add(one.name)
+
+
+def test_the_guide_lists_them_all_in_their_order() -> None:
+    guide = (CHECKOUT / "docs" / "guides" / "doctor.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ((?:`[a-z0-9 ]+`(?:, )?)+) \|", guide.split("## The list")[1].split("## Which")[0], flags=re.MULTILINE)
+    assert re.findall(r"`([^`]+)`", ", ".join(rows)) == [check.name for check in CHECKS]
 
 
 def test_what_stands_on_a_failed_one_is_not_tried_and_nor_is_what_stands_on_that(patient: Patient) -> None:
