@@ -18,6 +18,7 @@ from trainyard.contract import names
 from trainyard.settings import Settings, load
 from trainyard.upkeep import objects
 from trainyard.upkeep.applying import path_of
+from trainyard.upkeep.examining import rights
 from trainyard.upkeep.storage import identities
 
 CHECKOUT = Path(__file__).parents[2]
@@ -161,3 +162,15 @@ def test_a_file_makes_what_it_needs_before_it_needs_it() -> None:
         assert namespace is None or namespace in made, manifest["metadata"]
         if manifest["kind"] == "Namespace":
             made.add(manifest["metadata"]["name"])
+
+
+@pytest.mark.parametrize(
+    ("rules", "kind", "name"),
+    [
+        (rights.IN_A_TENANT, "ClusterRole", names.SERVICE_ACCOUNT_RUN),
+        (rights.IN_THE_PLATFORM, "Role", names.SERVICE_ACCOUNT_RUN),
+        (rights.EVERYWHERE, "ClusterRole", "trainyard-run-ports"),
+    ],
+)
+def test_the_doctor_asks_for_just_what_is_granted(rules: tuple[rights.Rule, ...], kind: str, name: str) -> None:
+    assert {(rule.group, rule.resource, verb) for rule in rules for verb in rule.verbs} == role(kind, name)
