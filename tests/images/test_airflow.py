@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.images.conftest import CHECKOUT, Image, run
+from tests.images.conftest import CHECKOUT, Image
 from tests.images.ending import seconds_to_end, shows
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
@@ -76,33 +75,7 @@ def test_it_has_postgresqls_drivers(airflow: Image) -> None:
     assert airflow.python("import asyncpg, psycopg2; print('both')").strip() == "both"
 
 
-def test_term_ends_a_python_that_did_not_ask_for_it(airflow: Image) -> None:
-    """An upkeep pod that waits for a server would take its whole grace: as PID 1, TERM means nothing to a Python by itself."""
-    code = "import socket, pathlib; a, b = socket.socketpair(); pathlib.Path('ready').touch(); a.recv(1)"
-    took, exit_code = seconds_to_end(
-        airflow,
-        ["python", "-c", code],
-        lambda name: run("docker", "exec", name, "test", "-f", "/work/ready", check=False).returncode == 0,
-    )
-    assert exit_code == 143
-    assert took <= MOST_S
-
-
 def test_term_ends_airflow_while_it_still_imports(airflow: Image) -> None:
     took, exit_code = seconds_to_end(airflow, ["airflow", "version"], shows("/opt/airflow/bin/python /opt/airflow/bin/airflow version"))
     assert exit_code == 143
     assert took <= MOST_S
-
-
-def test_a_program_that_has_a_handler_keeps_it(airflow: Image, tmp_path: Path) -> None:
-    code = (
-        "import pathlib, signal, sys, time\n"
-        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))\n"
-        "pathlib.Path('ready').touch(); time.sleep(600)"
-    )
-    _, exit_code = seconds_to_end(
-        airflow,
-        ["python", "-c", code],
-        lambda name: run("docker", "exec", name, "test", "-f", "/work/ready", check=False).returncode == 0,
-    )
-    assert exit_code == 7

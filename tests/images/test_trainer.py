@@ -82,14 +82,6 @@ def test_term_ends_it_at_once(trainer: Image) -> None:
     assert took <= MOST_S
 
 
-def test_a_term_that_comes_before_the_supervisor_listens_is_not_lost(trainer: Image) -> None:
-    """The kernel drops what PID 1 has no handler for, and nobody sends it again: such a pod would take its whole grace."""
-    command = "python -m trainer.supervisor -- sleep 600"
-    took, code = seconds_to_end(trainer, command.split(), shows(command))
-    assert code == 143
-    assert took <= MOST_S
-
-
 def test_term_ends_a_child_in_the_midst_of_tensorflow(trainer: Image) -> None:
     code = "import tensorflow as tf, pathlib; pathlib.Path('ready').touch(); x = tf.random.normal((800, 800))\nwhile True: x = x @ x"
     took, exit_code = seconds_to_end(
