@@ -8,7 +8,7 @@ PYTEST := $(VENV)/python -m pytest
 # In this order: what is cheap fails first.
 TIERS := tests/unit tests/contract tests/dags tests/cluster tests/e2e tests/chaos
 
-.PHONY: help setup run up down test test-fast test-long check format lock clean
+.PHONY: help setup run up down test test-fast test-cluster test-long check format lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -32,6 +32,9 @@ test: setup ## everything CI runs: lint, types, layers and all tests but the lon
 test-fast: ## no cluster, nothing slow
 	@$(PYTHON) local/bootstrap.py --dev
 	@$(PYTEST) -m "not slow and not cluster and not e2e and not chaos and not long" tests/unit tests/contract tests/dags
+
+test-cluster: setup ## the same on a genuine Kubernetes of three nodes on this machine (root, Docker; minutes to build once)
+	@.ci/test-cluster
 
 test-long: setup ## also what takes many minutes or wants root
 	@$(PYTEST) -m "long"
