@@ -13,7 +13,6 @@ import datetime
 import http.client
 import io
 import json
-import re
 import secrets
 import ssl
 import urllib.error
@@ -23,12 +22,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from local import rights
 from local.stack import certificates
 from local.stack.certificates import APISERVER, KUBELET_CLIENT, Pki
 from local.stack.events import StackError
-from local.stack.state import CHECKOUT, State, write_private
+from local.stack.state import State, write_private
 from local.stack.supervisor import Component
 
 NODE = "local"
@@ -39,12 +37,11 @@ IDENTITIES: dict[str, tuple[str, str]] = {
     "controller-manager": ("system:kube-controller-manager", ""),
     "scheduler": ("system:kube-scheduler", ""),
     "kubelet": (f"system:node:{NODE}", "system:nodes"),
-    "airflow": ("system:serviceaccount:trainyard-system:trainyard-run", "system:serviceaccounts"),
-    "sync": ("system:serviceaccount:trainyard-system:trainyard-sync", "system:serviceaccounts"),
+    "airflow": (rights.RUN, rights.GROUP),
+    "sync": (rights.SYNC, rights.GROUP),
 }
 """`airflow` and `sync` are the ServiceAccounts of deploy/rbac by their names, with a token that does not end: their rights are those of any
 other cluster."""
-RIGHTS = CHECKOUT / "deploy" / "rbac"
 
 
 @dataclass(frozen=True)
@@ -164,25 +161,13 @@ class ControlPlane:
 
     def grant_rights(self) -> None:
         """Applies deploy/rbac, as an administrator does by `kubectl apply` on any other cluster. Raises StackError."""
-        for file in (*sorted(RIGHTS.glob("*.yaml")), RIGHTS / "optional" / "ports.yaml"):
-            for manifest in yaml.safe_load_all(file.read_text(encoding="utf-8")):
-                path = f"{path_of(manifest)}?fieldManager=trainyard-up&force=true"
-                try:
-                    self.request("PATCH", path, manifest, kind="application/apply-patch+yaml")
-                except urllib.error.HTTPError as error:
-                    words = error.read().decode(errors="replace")[:500]
-                    raise StackError(
-                        f"{file}: the API server refuses {manifest['kind']} {manifest['metadata']['name']}: {words}"
-                    ) from error
-
-
-def path_of(manifest: Mapping[str, Any]) -> str:
-    """An object's path in the API."""
-    version, metadata = manifest["apiVersion"], manifest["metadata"]
-    root = f"/apis/{version}" if "/" in version else f"/api/{version}"
-    inside = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
-    plural = re.sub("ys$", "ies", f"{manifest['kind'].lower()}s")
-    return f"{root}{inside}/{plural}/{metadata['name']}"
+        for manifest in rights.manifests(shared_ports=True):
+            path = f"{rights.path_of(manifest)}?fieldManager=trainyard-up&force=true"
+            try:
+                self.request("PATCH", path, manifest, kind="application/apply-patch+yaml")
+            except urllib.error.HTTPError as error:
+                what, words = f"{manifest['kind']} {manifest['metadata']['name']}", error.read().decode(errors="replace")[:500]
+                raise StackError(f"{rights.FOLDER}: the API server refuses {what}: {words}") from error
 
 
 def _opener(ca: Path) -> urllib.request.OpenerDirector:

@@ -13,6 +13,7 @@ from trainyard.settings import ClusterProfile, Dataset, Pipeline, Tenant
 from trainyard.settings.reading import read_document, validate
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "configuration.md").read_text(encoding="utf-8")
+CLUSTERS = Path(__file__).parents[2] / "docs" / "guides" / "clusters.md"
 SECTIONS: dict[str, type[BaseModel]] = {"Tenants": Tenant, "Datasets": Dataset, "Pipelines": Pipeline, "Clusters": ClusterProfile}
 
 
@@ -42,6 +43,15 @@ def test_every_key_is_explained(title: str) -> None:
     # `slot` and `images` are explained in one row with the names of their parts.
     missing = {key for key in keys(SECTIONS[title]) if key not in named and key.rsplit(".", 1)[-1] not in named}
     assert missing == set()
+
+
+def test_the_clusters_guides_sample_is_valid(tmp_path: Path) -> None:
+    (text,) = re.findall(r"```yaml\n(.*?)```", CLUSTERS.read_text(encoding="utf-8"), flags=re.DOTALL)
+    path = tmp_path / "site.yaml"
+    path.write_text(text, encoding="utf-8")
+    document, problems = read_document(path, "site.yaml")
+    assert document is not None, problems
+    assert validate(ClusterProfile, document, "site")[1] == []
 
 
 @pytest.mark.parametrize("title", ["Tenants", "Datasets", "Pipelines"])

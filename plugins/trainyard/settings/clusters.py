@@ -16,6 +16,7 @@ from trainyard.settings.site_pods import ObjectName, SitePods
 
 Port = Annotated[int, Field(ge=1024, le=65535)]
 Image = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-zA-Z0-9._/:@-]*$")]
+BucketPrefix = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{1,18}[a-z0-9]$")]
 Url = Annotated[str, StringConstraints(pattern=r"^https?://[^/\s]+(:\d+)?/?$")]
 
 
@@ -66,7 +67,7 @@ class S3(Section):
     get it from a ConfigMap that `trainyard sync` makes."""
     region: Text = "us-east-1"
     """Region that requests are signed for."""
-    bucket_prefix: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{1,18}[a-z0-9]$")]
+    bucket_prefix: BucketPrefix
     """Buckets are `<prefix>-<tenant>` and `<prefix>-<tenant>-models`; bucket names are global on AWS. 3–20 characters."""
 
 

@@ -284,6 +284,7 @@ def _pattern_rule(context: Mapping[str, Any]) -> str:
         base.VERSION_PATTERN: 'write MAJOR.MINOR.PATCH in quotes, as "1.0.0"',
         member: "use 2–40 lower-case letters, digits, dots, dashes and underscores, starting with a letter",
         get_args(clusters.Url)[1].pattern: "write a URL of scheme, host and port, as http://127.0.0.1:8333",
+        get_args(clusters.BucketPrefix)[1].pattern: "use 3–20 lower-case letters, digits and dashes",
         get_args(clusters.Image)[1].pattern: "write an image reference, as registry/trainyard/trainer:1.2.0",
         get_args(site_pods.ObjectName)[1].pattern: "write the name of an object in Kubernetes: lower-case letters, digits, dots and dashes",
     }

@@ -83,6 +83,11 @@ def test_each_mistake_is_one_line_with_the_way_out(config: Config, section: str,
     assert message in problem
 
 
+def test_a_bucket_prefix_that_is_too_short_is_told_in_words(config: Config) -> None:
+    profile(config, base=DNS.replace("bucket_prefix: site", "bucket_prefix: ml"))
+    assert config.problem().endswith("use 3–20 lower-case letters, digits and dashes")
+
+
 def test_pods_in_their_nodes_network_need_ports_of_their_own(config: Config) -> None:
     profile(config, "pods: {host_network: true}\n")
     assert "with pods.host_network needs ports" in config.problem()
