@@ -11,7 +11,7 @@ TIERS := tests/unit tests/contract tests/dags tests/cluster tests/e2e tests/chao
 .PHONY: help setup run up down test test-fast test-cluster test-long check format lock clean
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
 
 setup: ## the environment (.venv) and the embedded Kubernetes
 	@$(PYTHON) local/bootstrap.py --dev --kube
