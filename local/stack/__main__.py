@@ -52,6 +52,10 @@ def parser() -> argparse.ArgumentParser:
         up.add_argument("--port", action="append", default=[], metavar="NAME=N", help=f"one port; names: {', '.join(ports.NAMES)}")
         up.add_argument("--cluster", metavar="NAME", help="the profile in clusters/ (TRAINYARD_CLUSTER; default: the embedded cluster)")
         up.add_argument("--no-airflow", action="store_true", help="only the cluster and S3")
+        up.add_argument("--no-s3", action="store_true", help="only the cluster, with --no-airflow")
+        up.add_argument("--name", metavar="HOST", help="listen for Kubernetes' API everywhere, as HOST too (default: on loopback)")
+        up.add_argument("--kubeconfigs", type=Path, metavar="DIR", help="where Airflow's side finds kubeconfigs that name HOST")
+        up.add_argument("--images", type=Path, metavar="FILE", default=CHECKOUT / "local" / "images.yaml", help="what runs as which image")
         up.add_argument("--no-sync", action="store_true", help="do not run `trainyard sync` before Airflow starts")
         up.add_argument("--unsafe-no-fsync", action="store_true", help="etcd without fsync: for clusters that are thrown away")
         up.add_argument("--node-cpu", type=int, metavar="N", help="CPUs that the node says it has (default: the kubelet's)")
@@ -65,14 +69,25 @@ def parser() -> argparse.ArgumentParser:
 
 
 def options_of(arguments: argparse.Namespace) -> Options:
+    """Raises StackError: options that contradict each other, or a port that is none."""
+    if arguments.no_s3 and not arguments.no_airflow:
+        raise StackError(
+            "--no-s3: Airflow's side needs an S3 server: give --no-airflow too, or a cluster profile whose s3.mode is external"
+        )
+    if bool(arguments.name) != bool(arguments.kubeconfigs):
+        raise StackError("--name and --kubeconfigs go together: give both, or neither")
     overrides = dict(ports.parse_override(text) for text in arguments.port)
     return Options(
         ports=ports.plan(ports.base(arguments.port_base, os.environ), overrides),
         airflow=not arguments.no_airflow,
+        s3=not arguments.no_s3,
         sync=not arguments.no_sync,
         fsync=not arguments.unsafe_no_fsync,
         config=Path(os.environ.get("TRAINYARD_CONFIG") or CHECKOUT / "config").absolute(),
         cluster=arguments.cluster or os.environ.get("TRAINYARD_CLUSTER") or EMBEDDED,
+        name=arguments.name,
+        handed_out=arguments.kubeconfigs,
+        images=arguments.images.absolute(),
         node_cpu=arguments.node_cpu,
         node_memory=arguments.node_memory,
     )

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,10 +73,15 @@ def _builder(subject: x509.Name, issuer: x509.Name, public: ec.EllipticCurvePubl
     )
 
 
-def _sound(pki: Pki) -> bool:
-    """All files are there and none runs out soon."""
+def _sound(pki: Pki, names: Sequence[str]) -> bool:
+    """All files are there, none runs out soon, and the API server's is for all these names."""
     files = [pki.ca, pki.service_account_key] + [f(n) for n in (APISERVER, KUBELET_CLIENT) for f in (pki.crt, pki.key)]
     if not all(path.is_file() for path in files):
+        return False
+    alternative = x509.load_pem_x509_certificate(pki.crt(APISERVER).read_bytes()).extensions.get_extension_for_class(
+        x509.SubjectAlternativeName
+    )
+    if not set(names) <= set(alternative.value.get_values_for_type(x509.DNSName)):
         return False
     soon = datetime.datetime.now(datetime.UTC) + RENEW_BEFORE
     return all(
@@ -84,12 +90,16 @@ def _sound(pki: Pki) -> bool:
     )
 
 
-def ensure(folder: Path) -> Pki:
-    """Returns a whole set, making it where it is absent, half-made or about to run out. The service-account key is kept if it can be."""
+def ensure(folder: Path, more_names: Sequence[str] = ()) -> Pki:
+    """Returns a whole set, making it where it is absent, half-made or about to run out. The service-account key is kept if it can be.
+
+    `more_names` are names of the API server beside those of loopback.
+    """
+    names = [*NAMES, *more_names]
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
     pki = Pki(folder)
-    if _sound(pki):
+    if _sound(pki, names):
         return pki
     pki.ca.unlink(missing_ok=True)  # it comes back last: a set without it is half-made
     authority = ec.generate_private_key(ec.SECP256R1())
@@ -97,7 +107,7 @@ def ensure(folder: Path) -> Pki:
     basic = x509.BasicConstraints(ca=True, path_length=0)
     root = _builder(issuer, issuer, authority.public_key()).add_extension(basic, critical=True).sign(authority, hashes.SHA256())
     alternative = x509.SubjectAlternativeName(
-        [*(x509.DNSName(name) for name in NAMES), *(x509.IPAddress(ipaddress.ip_address(address)) for address in ADDRESSES)]
+        [*(x509.DNSName(name) for name in names), *(x509.IPAddress(ipaddress.ip_address(address)) for address in ADDRESSES)]
     )
     subjects = {
         APISERVER: (_name("kube-apiserver"), ExtendedKeyUsageOID.SERVER_AUTH),

@@ -42,6 +42,8 @@ IDENTITIES: dict[str, tuple[str, str]] = {
 }
 """`airflow` and `sync` are the ServiceAccounts of deploy/rbac by their names, with a token that does not end: their rights are those of any
 other cluster."""
+HANDED_OUT = ("airflow", "sync")
+"""Those that Airflow's side is given, wherever it is."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,8 @@ class ControlPlane:
     binary: Path
     pki: Pki
     tokens: Mapping[str, str]
+    name: str | None = None
+    """By which it is reached from elsewhere; None: it listens on loopback alone."""
 
     @property
     def server(self) -> str:
@@ -76,8 +80,9 @@ class ControlPlane:
         if not fsync:
             etcd.append("--unsafe-no-fsync")
         run, secure = self.pki, self.ports
+        bind = "0.0.0.0" if self.name else "127.0.0.1"
         key = run.service_account_key
-        apiserver = ["kube-apiserver", f"--etcd-servers={socket}", "--bind-address=127.0.0.1", f"--secure-port={secure['kube_apiserver']}"]
+        apiserver = ["kube-apiserver", f"--etcd-servers={socket}", f"--bind-address={bind}", f"--secure-port={secure['kube_apiserver']}"]
         apiserver += ["--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none", f"--service-cluster-ip-range={SERVICE_RANGE}"]
         apiserver += [f"--tls-cert-file={run.crt(APISERVER)}", f"--tls-private-key-file={run.key(APISERVER)}"]
         apiserver += [
@@ -176,30 +181,41 @@ def _opener(ca: Path) -> urllib.request.OpenerDirector:
     return urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
 
 
-def prepare(state: State, ports: Mapping[str, int], binary: Path) -> ControlPlane:
-    """Writes keys, tokens and kubeconfigs (kept over restarts: a running client stays valid) and returns the control plane to start."""
-    pki = certificates.ensure(state.kube / "pki")
+def prepare(state: State, ports: Mapping[str, int], binary: Path, name: str | None = None, handed_out: Path | None = None) -> ControlPlane:
+    """Writes keys, tokens and kubeconfigs (kept over restarts: a running client stays valid) and returns the control plane to start.
+
+    With a `name`, it is reached by it from elsewhere: `handed_out` is a folder for the kubeconfigs of those who do.
+    """
+    pki = certificates.ensure(state.kube / "pki", [name] if name else [])
     path = state.kube / "tokens.csv"
     tokens = _read_tokens(path)
     if set(tokens) != set(IDENTITIES):
-        tokens = {name: tokens.get(name) or secrets.token_hex(24) for name in IDENTITIES}
+        tokens = {identity: tokens.get(identity) or secrets.token_hex(24) for identity in IDENTITIES}
         table = io.StringIO()
-        for name, (user, group) in IDENTITIES.items():
-            csv.writer(table, lineterminator="\n").writerow([tokens[name], user, name, *([group] if group else [])])
+        for identity, (user, group) in IDENTITIES.items():
+            csv.writer(table, lineterminator="\n").writerow([tokens[identity], user, identity, *([group] if group else [])])
         write_private(path, table.getvalue())
-    plane = ControlPlane(state, ports, binary, pki, tokens)
+    plane = ControlPlane(state, ports, binary, pki, tokens, name)
     authority = base64.b64encode(pki.ca.read_bytes()).decode()
-    for name in IDENTITIES:
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "local",
-            "contexts": [{"name": "local", "context": {"cluster": "local", "user": name}}],
-            "clusters": [{"name": "local", "cluster": {"server": plane.server, "certificate-authority-data": authority}}],
-            "users": [{"name": name, "user": {"token": tokens[name]}}],
-        }
-        write_private(plane.kubeconfig(name), json.dumps(config, indent=2) + "\n")
+    for identity in IDENTITIES:
+        write_private(plane.kubeconfig(identity), _kubeconfig(identity, plane.server, authority, tokens[identity]))
+    if name and handed_out:
+        for identity in HANDED_OUT:
+            server = f"https://{name}:{ports['kube_apiserver']}"
+            write_private(handed_out / f"{identity}.kubeconfig", _kubeconfig(identity, server, authority, tokens[identity]))
     return plane
+
+
+def _kubeconfig(identity: str, server: str, authority: str, token: str) -> str:
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "local",
+        "contexts": [{"name": "local", "context": {"cluster": "local", "user": identity}}],
+        "clusters": [{"name": "local", "cluster": {"server": server, "certificate-authority-data": authority}}],
+        "users": [{"name": identity, "user": {"token": token}}],
+    }
+    return json.dumps(config, indent=2) + "\n"
 
 
 def _read_tokens(path: Path) -> dict[str, str]:

@@ -47,10 +47,17 @@ class Options:
 
     ports: Mapping[str, int]
     airflow: bool = True
+    s3: bool = True
+    """False: pods' storage is somebody else's, as where the cluster runs in a container of its own (docker-compose.yaml)."""
     sync: bool = True
     fsync: bool = True
     config: Path = CHECKOUT / "config"
     cluster: str = EMBEDDED
+    name: str | None = None
+    """By which the embedded cluster's API server is reached from elsewhere; None: on loopback alone."""
+    handed_out: Path | None = None
+    """Folder for the kubeconfigs of those who do."""
+    images: Path = CHECKOUT / "local" / "images.yaml"
     node_cpu: int | None = None
     node_memory: int | None = None
 
@@ -71,7 +78,7 @@ class Starter:
 
     def __post_init__(self) -> None:
         self.supervisor = Supervisor(self.state.run, self.state.logs, self._write_state)
-        self.site = Site()
+        self.site = Site(s3_is_ours=self.options.s3)
         self.s3 = S3(self.state, self.options.ports, Path(sys.executable).with_name("weed"))
         self.airflow = Airflow(self.state, self.options.ports)
 
@@ -172,7 +179,7 @@ class Starter:
     def _bring_up_kubernetes(self, base: Mapping[str, str]) -> None:
         with self.reporter.phase("Kubernetes binary"):
             binary = kube_binary(self.state, base, self.reporter, self._stopping)
-        plane = self._plane = control_plane.prepare(self.state, self.options.ports, binary)
+        plane = self._plane = control_plane.prepare(self.state, self.options.ports, binary, self.options.name, self.options.handed_out)
         self._write_state()
         with self.reporter.phase("Kubernetes control plane"):
             for component in plane.components(base, fsync=self.options.fsync):
@@ -230,7 +237,7 @@ class Starter:
         ]
         program += [
             "--images",
-            str(CHECKOUT / "local" / "images.yaml"),
+            str(self.options.images),
             "--node",
             control_plane.NODE,
             "--port",
