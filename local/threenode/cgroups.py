@@ -11,6 +11,8 @@ from local.threenode.plan import Node
 
 HIERARCHY = Path("/sys/fs/cgroup")
 GONE_WITHIN_S = 10.0
+WANTED = ("cpu", "cpuset", "memory", "hugetlb", "pids")
+"""The controllers that a kubelet uses, where there are."""
 
 
 def roots(hierarchy: Path = HIERARCHY) -> list[Path]:
@@ -23,6 +25,7 @@ def roots(hierarchy: Path = HIERARCHY) -> list[Path]:
 def make(node: Node, hierarchy: Path = HIERARCHY) -> None:
     """Raises StackError."""
     try:
+        _enable(hierarchy)
         for root in roots(hierarchy):
             folder = root / node.cgroup
             folder.mkdir(exist_ok=True)
@@ -31,6 +34,19 @@ def make(node: Node, hierarchy: Path = HIERARCHY) -> None:
                     (folder / name).write_text((root / name).read_text(encoding="ascii"), encoding="ascii")
     except OSError as error:
         raise StackError(f"cannot make the cgroup {error.filename}: {error.strerror}") from error
+
+
+def _enable(hierarchy: Path) -> None:
+    """Version 2: what the root has is handed down, since a kubelet refuses a cgroup that lacks one of its controllers. An init system has
+    usually done so."""
+    control = hierarchy / "cgroup.subtree_control"
+    if not control.exists():
+        return
+    there = (hierarchy / "cgroup.controllers").read_text(encoding="ascii").split()
+    enabled = control.read_text(encoding="ascii").split()
+    for name in WANTED:
+        if name in there and name not in enabled:
+            control.write_text(f"+{name}", encoding="ascii")
 
 
 def remove(node: Node, hierarchy: Path = HIERARCHY) -> int:

@@ -29,7 +29,8 @@ def run(module: str, arguments: Sequence[str], out: Output, what: str) -> int:
     """
     root = places.need_checkout(what)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))}
-    command = [sys.executable, "-m", module, arguments[0], "--json", *arguments[1:]]
+    # -P: a folder `local` where the person happens to be is not ours.
+    command = [sys.executable, "-P", "-m", module, arguments[0], "--json", *arguments[1:]]
     shown: set[str] = set()
     moving = sys.stdout.isatty() and not out.as_json
     with tempfile.TemporaryFile("w+") as remarks:

@@ -54,6 +54,8 @@ def up(
     if unsafe_no_fsync:
         words.append("--unsafe-no-fsync")
     _run("up", words, state, out)
+    if as_json:
+        return  # the last event has it
     document = _status(state)
     out.line(f"export KUBECONFIG={document['kubeconfig']}")
     out.line(f"images: docker push {document['registry']}/NAME; the nodes pull that very name")
@@ -121,7 +123,7 @@ def _run(command: str, words: Sequence[str], state: Path | None, out: Output) ->
 def _status(state: Path | None) -> dict[str, Any]:
     """What the program says of the cluster. Raises RefusedError (not root) and RunFailedError."""
     root = places.need_checkout(WHAT)
-    command = [sys.executable, "-m", MODULE, "status", "--json", *_words(state)]
+    command = [sys.executable, "-P", "-m", MODULE, "status", "--json", *_words(state)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     try:

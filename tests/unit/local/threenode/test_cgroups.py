@@ -35,11 +35,13 @@ def test_version_1_has_one_for_each_controller_and_none_for_a_link(tmp_path: Pat
 
 
 def test_version_2_has_one(tmp_path: Path) -> None:
-    (tmp_path / "cgroup.controllers").write_text("cpu memory pids\n")
+    (tmp_path / "cgroup.controllers").write_text("cpu memory io pids\n")
+    (tmp_path / "cgroup.subtree_control").write_text("cpu memory\n")
     (tmp_path / "other.slice").mkdir()
     cgroups.make(NODE, tmp_path)
     assert (tmp_path / NODE.cgroup).is_dir()
     assert not (tmp_path / "other.slice" / NODE.cgroup).exists()
+    assert (tmp_path / "cgroup.subtree_control").read_text() == "+pids"  # what the kernel would add to the two
 
 
 def test_they_go_with_all_below_them_and_nobody_elses(tmp_path: Path) -> None:
