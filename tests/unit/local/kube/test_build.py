@@ -185,3 +185,54 @@ def test_the_version_is_go_mods() -> None:
     assert f"gitMajor={major}" in build.FLAGS[-1]
     assert f"gitMinor={minor}" in build.FLAGS[-1]
     assert toolchain.least_go(build.SOURCE / "go.mod") >= (1, 24)
+
+
+# -------------------------------------------------------------------------------------------------------- the other programs
+def test_every_program_has_its_sources_and_a_variable_of_its_own() -> None:
+    for program in build.PROGRAMS.values():
+        assert (build.SOURCE / program.module / "go.mod").is_file()
+        assert program.main is None or (build.SOURCE / program.module / program.main).is_file()
+    assert [program.override for program in build.PROGRAMS.values()][-1] == "TRAINYARD_KUBE_ROUTER"
+    assert len({build.key(program=program) for program in build.PROGRAMS.values()}) == len(build.PROGRAMS)
+
+
+def test_a_change_of_one_program_compiles_no_other(case: Case) -> None:
+    (case.source / "node").mkdir()
+    (case.source / "node" / "main.go").write_text("package main\n")
+    node = build.PROGRAMS["node"]
+    before = (build.key(case.source), build.key(case.source, node))
+    (case.source / "node" / "main.go").write_text("package main // changed\n")
+    after = (build.key(case.source), build.key(case.source, node))
+    assert (before[0] == after[0], before[1] == after[1]) == (True, False)
+
+
+def test_a_program_is_compiled_in_its_module_and_kept_under_its_name(case: Case) -> None:
+    module = case.source / "kube-router"
+    module.mkdir()
+    for name in ("go.mod", "go.sum"):
+        (module / name).write_text((case.source / name).read_text())
+    case.go('echo "$PWD $*" > "$COUNT.where"; ' + GOOD)
+    path = build.ensure(lambda name, fields: None, case.source, build.PROGRAMS["kube-router"])
+    assert path.name == "kube-router"
+    where, *words = (case.folder / "count.where").read_text().split()
+    assert where == str(module)
+    assert words[-1] == "github.com/cloudnativelabs/kube-router/v2/cmd/kube-router"
+    assert "-X" not in words  # Kubernetes' version is no other program's
+
+
+def test_programs_are_told_one_by_one(case: Case) -> None:
+    ready = {f"TRAINYARD_{name}": "/bin/true" for name in ("NODE", "PAUSE")}
+    command = [sys.executable, str(build.SOURCE / "build.py"), "--json", "node", "pause"]
+    done = subprocess.run(command, env={**os.environ, **ready}, capture_output=True, text=True, timeout=30, check=True)
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [
+        {"event": "binary", "program": "node", "path": "/bin/true"},
+        {"event": "binary", "program": "pause", "path": "/bin/true"},
+    ]
+    done = subprocess.run([*command, "web"], capture_output=True, text=True, timeout=30)
+    assert (done.returncode, "there is no program 'web': they are kube, node, " in done.stderr) == (2, True)
+
+
+def test_the_programs_of_the_cluster_are_those_that_are_built() -> None:
+    from local.threenode import programs
+
+    assert set(programs.NAMES) == set(build.PROGRAMS)
