@@ -15,6 +15,8 @@ from tests.cluster.tenant_support import only_tenant, tenant_of, told
 from tests.fixtures.identities import Identities, may
 from trainyard.contract import names
 from trainyard.errors import RefusedError
+from trainyard.kube.pod import PodParts, Site, as_pod, pod_template
+from trainyard.kube.takedown import abandon_pod
 from trainyard.settings import Settings
 from trainyard.upkeep import objects
 from trainyard.upkeep.sync import sync_cluster
@@ -53,6 +55,14 @@ class TestRun:
     def test_in_a_tenants_namespace_it_may_not(self, tenant: GangTenant, verb: str, group: str, resource: str, subresource: str) -> None:
         asked = {"verb": verb, "group": group, "resource": resource, "subresource": subresource}
         assert not may(tenant.run_api, namespace=tenant.namespace, **asked)
+
+    def test_a_replica_on_a_dead_node_is_given_up(self, tenant: GangTenant, cluster: tuple[str, Profile]) -> None:
+        site = Site(cluster[1].image, "IfNotPresent")
+        small = {"cpu": "100m", "memory": "64Mi"}
+        parts = PodParts(site=site, command=["sh", "-c", "sleep 600"], resources=small, scratch="16Mi", environment={}, labels={"a": "b"})
+        tenant.core.create_namespaced_pod(tenant.namespace, as_pod(pod_template(parts), "lost", tenant.namespace))
+        abandon_pod(k8s.CoreV1Api(tenant.run_api), "lost", tenant.namespace, "its node does not answer")
+        assert not any(pod.metadata.name == "lost" for pod in tenant.core.list_namespaced_pod(tenant.namespace).items)
 
     def test_nodes_and_other_peoples_things_are_not_seen(self, tenant: GangTenant, cluster: tuple[str, Profile]) -> None:
         assert not may(tenant.run_api, verb="list", resource="nodes")

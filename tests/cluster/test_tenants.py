@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import secrets
 import time
+from collections.abc import Iterator
 
 import pytest
 from kubernetes import client as k8s
 
 from tests.cluster.support import Profile
 from tests.cluster.tenant_support import only_tenant, secret, tenant_of, told
+from tests.fixtures.identities import Identities
 from tests.fixtures.run_spec import run_spec_document
 from tests.fixtures.s3 import S3Server
 from trainyard.contract import environment, keys, names
@@ -213,14 +215,11 @@ def left(settings: Settings, cluster: tuple[str, Profile], cluster_api: k8s.ApiC
     return Left(cluster_api, settings, cluster[1], RunSpec.model_validate(document))
 
 
-def upkeep_client(api: k8s.ApiClient) -> k8s.ApiClient:
+@pytest.fixture
+def upkeep_api(identities: Identities) -> Iterator[k8s.ApiClient]:
     """A client with the rights of ``clean_up``'s pod and no others."""
-    request = {"spec": {"expirationSeconds": 600}}
-    token = k8s.CoreV1Api(api).create_namespaced_service_account_token(names.SERVICE_ACCOUNT_UPKEEP, names.PLATFORM_NAMESPACE, request)
-    configuration = k8s.Configuration()
-    configuration.host, configuration.ssl_ca_cert = api.configuration.host, api.configuration.ssl_ca_cert
-    configuration.api_key = {"authorization": f"Bearer {token.status.token}"}
-    return k8s.ApiClient(configuration)
+    with identities.client(identities.upkeep) as api:
+        yield api
 
 
 def upkeep_store(left: Left, s3_server: S3Server) -> Store:
@@ -229,34 +228,32 @@ def upkeep_store(left: Left, s3_server: S3Server) -> Store:
 
 
 class TestCleanUp:
-    def test_nothing_of_the_run_stays_and_nothing_else_goes(self, left: Left, s3_server: S3Server) -> None:
+    def test_nothing_of_the_run_stays_and_nothing_else_goes(self, left: Left, upkeep_api: k8s.ApiClient, s3_server: S3Server) -> None:
         left.make()
         store = upkeep_store(left, s3_server)
         s3_server.client().create_multipart_upload(Bucket=store.bucket, Key=f"{keys.saved_model(left.spec.run)}x")
         lines: list[str] = []
-        with upkeep_client(left.api) as api:
-            done = clean_up(api, store, tenant=left.spec.tenant, run=left.spec.run, outcome="cancelled", log=lines.append)
-            assert left.objects() == ["other"]
-            assert (done.ended_uploads, done.outcome) == (1, "cancelled")
-            assert done.took_s < 30 * left.profile.patience
-            assert (store.get_json(keys.run_result(left.spec.run)) or {})["outcome"] == "cancelled"
-            again = clean_up(api, store, tenant=left.spec.tenant, run=left.spec.run, outcome="cancelled", log=lines.append)
+        done = clean_up(upkeep_api, store, tenant=left.spec.tenant, run=left.spec.run, outcome="cancelled", log=lines.append)
+        assert left.objects() == ["other"]
+        assert (done.ended_uploads, done.outcome) == (1, "cancelled")
+        assert done.took_s < 30 * left.profile.patience
+        assert (store.get_json(keys.run_result(left.spec.run)) or {})["outcome"] == "cancelled"
+        again = clean_up(upkeep_api, store, tenant=left.spec.tenant, run=left.spec.run, outcome="cancelled", log=lines.append)
         assert (again.ended_uploads, again.outcome) == (0, "cancelled")
         assert any(line.startswith(f"run {left.spec.run}: nothing left") for line in lines)
 
-    def test_its_identity_may_delete_and_nothing_more(self, left: Left) -> None:
-        with upkeep_client(left.api) as api:
-            core = k8s.CoreV1Api(api)
-            for call in (
-                lambda: core.create_namespaced_pod(left.namespace, left.pod("r", "mine")),
-                lambda: core.read_namespaced_secret(names.SECRET_EXPORT, left.namespace),
-                lambda: core.list_namespaced_pod("kube-system"),
-                lambda: core.delete_namespace(left.namespace),
-                lambda: core.read_namespaced_secret(names.SECRET_UPKEEP, names.PLATFORM_NAMESPACE),
-            ):
-                with pytest.raises(k8s.ApiException) as refused:
-                    call()
-                assert refused.value.status == 403
+    def test_its_identity_may_delete_and_nothing_more(self, left: Left, upkeep_api: k8s.ApiClient) -> None:
+        core = k8s.CoreV1Api(upkeep_api)
+        for call in (
+            lambda: core.create_namespaced_pod(left.namespace, left.pod("r", "mine")),
+            lambda: core.read_namespaced_secret(names.SECRET_EXPORT, left.namespace),
+            lambda: core.list_namespaced_pod("kube-system"),
+            lambda: core.delete_namespace(left.namespace),
+            lambda: core.read_namespaced_secret(names.SECRET_UPKEEP, names.PLATFORM_NAMESPACE),
+        ):
+            with pytest.raises(k8s.ApiException) as refused:
+                call()
+            assert refused.value.status == 403
 
     def test_as_the_last_pod_of_a_run(self, left: Left, s3_server: S3Server) -> None:
         if not left.profile.embedded:
