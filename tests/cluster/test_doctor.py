@@ -5,24 +5,33 @@ Those with pods of their own take seconds each for the namespace to go: all but 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
 import shutil
 import signal
+import socket
+import ssl
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
 from kubernetes import client as k8s
 
+from local.stack import certificates
 from tests.cluster.doctor_support import CONFIG, PORT, Deployment, deployment, states
 from tests.fixtures.identities import Identities
 from tests.fixtures.s3 import free_ports
 from trainyard.contract import names
+from trainyard.settings.clusters import PortRange
 from trainyard.settings.site_pods import SitePods
 from trainyard.upkeep import objects
 from trainyard.upkeep.examining import pods, probe, probes
@@ -47,8 +56,6 @@ def test_a_cluster_in_order(deployment: Deployment) -> None:
 
 # ------------------------------------------------------------------------------------------------------------------ the API
 def test_an_authority_that_did_not_sign_the_certificate(deployment: Deployment, tmp_path: Path) -> None:
-    from local.stack import certificates
-
     config = yaml.safe_load(Path(deployment.admin).read_text())
     for cluster in config["clusters"]:
         cluster["cluster"].pop("certificate-authority-data", None)
@@ -221,11 +228,64 @@ def test_keys_that_the_server_does_not_take(deployment: Deployment) -> None:
 
 @pytest.mark.long
 def test_pods_get_the_authorities_that_the_profile_names(deployment: Deployment, tmp_path: Path) -> None:
-    from local.stack import certificates
-
     settings = deployment.with_s3(ca_bundle=str(certificates.ensure(tmp_path / "own").ca))
     finding = deployment.examine(deployment.patient(settings), "s3 from pods")["s3 from pods"]
     assert finding.state == "ok", finding
+
+
+@pytest.mark.long
+def test_an_s3_whose_certificate_nobody_vouches_for(deployment: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not deployment.profile.embedded:
+        pytest.skip("the certificate made here is for loopback, which pods of this cluster do not share")
+    _hurry(monkeypatch)
+    pki = certificates.ensure(tmp_path / "s3")
+    other = certificates.ensure(tmp_path / "other").ca
+    with in_tls(pki, urlsplit(deployment.server.endpoint).port or 80) as port:
+        told = {}
+        for name, bundle in (("right", pki.ca), ("wrong", other)):
+            settings = deployment.with_s3(endpoint=f"https://127.0.0.1:{port}", ca_bundle=str(bundle))
+            told[name] = deployment.examine(deployment.patient(settings), "s3 from pods")["s3 from pods"]
+    assert told["right"].state == "ok", told["right"]
+    assert (told["wrong"].state, "certificate verify failed" in told["wrong"].saw) == ("failed", True), told["wrong"]
+    assert "s3.ca_bundle names the authority that signs" in told["wrong"].todo
+
+
+@contextlib.contextmanager
+def in_tls(pki: certificates.Pki, port: int) -> Iterator[int]:
+    """Opens a port that speaks TLS and leads to ``port``, both on loopback; yields its number."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pki.crt(certificates.APISERVER), pki.key(certificates.APISERVER))
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+
+        def serve() -> None:
+            while True:
+                try:
+                    near, _ = listener.accept()
+                except OSError:  # closed: the test is over
+                    return
+                # A client that does not trust us breaks off.
+                far = socket.create_connection(("127.0.0.1", port), timeout=10)
+                with far, contextlib.suppress(OSError), context.wrap_socket(near, server_side=True) as inside:
+                    one_exchange(inside, far)
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield int(listener.getsockname()[1])
+
+
+def one_exchange(near: ssl.SSLSocket, far: socket.socket) -> None:
+    """One request there and its answer back. The client closes after each, and sends less than a record."""
+    request = b""
+    while b"\r\n\r\n" not in request or len(request.partition(b"\r\n\r\n")[2]) < _length(request):
+        request += near.recv(65536)
+    far.sendall(request)
+    while data := far.recv(65536):
+        near.sendall(data)
+
+
+def _length(request: bytes) -> int:
+    found = re.search(rb"(?i)content-length: *(\d+)", request)
+    return int(found[1]) if found else 0
 
 
 # ------------------------------------------------------------------------------------------------------------------- clocks
@@ -257,16 +317,9 @@ def test_names_do_not_resolve_and_policies_are_not_enforced(deployment: Deployme
 def test_pods_in_their_nodes_network(deployment: Deployment) -> None:
     if deployment.profile.embedded:
         pytest.skip("all its pods are in their node's network")
-    ports: Any = {"first": PORT, "last": PORT + 200, "block": 64}
-    update = {"pods": SitePods(host_network=True), "port": None, "ports": type(deployment.settings.cluster.ports or _range(ports))(**ports)}
+    update: dict[str, Any] = {"pods": SitePods(host_network=True), "port": None, "ports": PortRange(first=PORT, last=PORT + 200, block=64)}
     found = deployment.examine(deployment.patient(deployment.on(**update)), *NETWORK)
     assert states({name: found[name] for name in NETWORK}) == dict(zip(NETWORK, ("ok", "ok", "not_applicable"), strict=True)), found
-
-
-def _range(ports: dict[str, int]) -> Any:
-    from trainyard.settings.clusters import PortRange
-
-    return PortRange(**ports)
 
 
 def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:

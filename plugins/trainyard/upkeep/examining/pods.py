@@ -86,7 +86,6 @@ def airflow_image(patient: Patient) -> Iterator[Finding]:
 def _image(patient: Patient, name: str, image: str) -> Iterator[Finding]:
     probes, probe = patient.probes, patient.pods[name]
     words = ""
-    began = patient.now()
     refused_at: float | None = None
 
     def decided(seen: Probe) -> bool:
@@ -120,14 +119,14 @@ def _image(patient: Patient, name: str, image: str) -> Iterator[Finding]:
         return
     probe.facts = facts
     lacking = [module for module, found in facts["modules"].items() if not found]
-    seconds = f"{patient.now() - began:.0f} s"
     if MODULES[name][0] in lacking:
         todo = f"{patient.profile_file}: images.{name} is no image of Trainyard's: `trainyard images build --push`, or one made FROM it"
         yield wrong(f"{image} runs, and has no module {', '.join(lacking)}", todo)
     elif lacking:
         yield doubtful(f"{image} runs, and lacks {', '.join(lacking)}", "build it anew: docs/guides/images.md")
     else:
-        yield well(f"{image} runs on node {probe.node} (Python {facts['python']}; {seconds})")
+        took = probe.heard_at - probe.created_at
+        yield well(f"{image} runs on node {probe.node} (Python {facts['python']}; {took:.1f} s from its creation to its end)")
 
 
 def _way_out(patient: Patient, name: str, words: str) -> str:

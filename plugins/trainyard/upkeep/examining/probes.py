@@ -54,6 +54,8 @@ class Probe:
     """Seconds of our clock at which its container had not started yet, as far as was seen."""
     facts: dict[str, Any] = field(default_factory=dict)
     """What it said of itself, once that was heard."""
+    created_at: float = 0.0
+    """Seconds of our clock."""
     heard_at: float = 0.0
     """Seconds of our clock at which :meth:`Probes.hear` last heard it."""
 
@@ -238,7 +240,8 @@ class Probes:
             made = ask(self.core.create_namespaced_pod, self.name, self.api.sanitize_for_serialization(pod))
         except k8s.ApiException as error:
             raise RefusedError(f"the API server refuses a pod: {message_of(error)}") from error
-        return Probe(name, made, self.now())
+        now = self.now()
+        return Probe(name, made, now, created_at=now)
 
     def look(self, probe: Probe) -> Probe:
         """The pod as it is now."""
