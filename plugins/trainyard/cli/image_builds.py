@@ -28,6 +28,7 @@ _INPUTS: Final = {
     "airflow": (
         "images/airflow/Dockerfile",
         "images/airflow/requirements.txt",
+        "images/airflow/*.py",
         "images/trainer/start",
         "pyproject.toml",
         "plugins",
