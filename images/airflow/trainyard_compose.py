@@ -1,8 +1,8 @@
 """What the containers of docker-compose.yaml do around Airflow's own commands: ``python -m trainyard_compose init|run|health``.
 
-``init`` makes the database, the administrator's password and what ``trainyard sync`` makes; ``run WORDS…`` becomes ``airflow WORDS…`` with the
-settings that sync has written; ``health PART`` asks the API server for a part of Airflow. Standard library only: ``health`` runs every few
-seconds.
+``init`` makes the database, the administrator's password and what ``trainyard sync`` makes; ``run WORDS…`` becomes ``airflow WORDS…`` with
+the settings that sync has written; ``health PART`` asks the API server for a part of Airflow. Standard library only: ``health`` runs every
+few seconds.
 """
 
 from __future__ import annotations
