@@ -74,7 +74,7 @@ def test_an_identity_that_may_not_make_a_namespace(deployment: Deployment, ident
     assert found["rights"].state == "failed"
     assert "create, list, delete namespaces" in found["rights"].saw
     assert (found["namespace"].state, found["trainer image"].state) == ("not_tried", "not_tried")
-    assert found["namespace"].saw == "it stands on `rights`"
+    assert found["namespace"].saw == "stands on `rights`"
 
 
 def test_airflow_has_lost_its_role_in_a_tenant(deployment: Deployment) -> None:

@@ -32,7 +32,6 @@ from trainyard.cli.invoking import JsonOption
 from trainyard.cli.output import Output, size
 from trainyard.errors import ConfigError, NotFoundError, TrainyardError
 
-DEFAULT_CLUSTER = "embedded"
 LEAST_DISK = 6 * 2**30
 """A first start compiles Kubernetes (≈ 3 GiB of build cache) beside an environment of 2 GiB."""
 LEAST_MEMORY = 4 * 2**30
@@ -82,7 +81,7 @@ def doctor(
 
 # ------------------------------------------------------------------------------------------------------------------ a cluster
 MARKS = {"ok": "✓", "warning": "!", "failed": "✗", "not_applicable": "·", "not_tried": "-"}
-STATES = {"not_applicable": "not applicable: ", "not_tried": "not tried: ", "warning": "warning: "}
+STATES = {"not_applicable": "not applicable: ", "warning": "warning: "}
 
 
 def _examine(cluster: str, kubeconfig: Path | None, state: Path | None, out: Output) -> None:
@@ -99,15 +98,19 @@ def _examine(cluster: str, kubeconfig: Path | None, state: Path | None, out: Out
     given = kubeconfig or admin
     patient = Patient(settings, kubeconfig=str(given) if given else None, remark=out.remark)
     counts = dict.fromkeys(MARKS, 0)
+    not_tried: dict[str, list[str]] = {}
     problems: list[str] = []
     with _signals(signal.SIGTERM, does=_ended):
         try:
             for finding in examine(patient):
                 counts[finding.state] += 1
                 out.document(asdict(finding))
-                text = f"{STATES.get(finding.state, '')}{finding.saw}" + (f"\n→ {finding.todo}" if finding.todo else "")
-                # A table a row, so that each is seen when it is known: their first columns are of one width.
-                out.table(["", "", ""], [[f"  {MARKS[finding.state]}", f"{finding.check:<15}", text]])
+                if finding.state == "not_tried":
+                    not_tried.setdefault(finding.saw, []).append(finding.check)
+                else:
+                    _row(out, MARKS[finding.state], finding.check, STATES.get(finding.state, "") + finding.saw, finding.todo)
+            for why, checks in not_tried.items():
+                _row(out, MARKS["not_tried"], "not tried", f"{', '.join(checks)}: {why}")
         finally:
             # What was made goes, whatever ended us; who presses Ctrl-C once more would only leave it behind.
             with _signals(signal.SIGINT, signal.SIGTERM, does=lambda *_: out.remark("taking away what was made: a moment")):
@@ -117,6 +120,11 @@ def _examine(cluster: str, kubeconfig: Path | None, state: Path | None, out: Out
     out.line(f"{counts['failed']} wrong, {counts['warning']} doubtful, {counts['ok']} well, {counts['not_tried']} not tried")
     if counts["failed"] or problems:
         raise typer.Exit(Exit.RUN_FAILED)
+
+
+def _row(out: Output, mark: str, check: str, text: str, todo: str = "") -> None:
+    # A table a row, so that each is seen when it is known: their first columns are of one width.
+    out.table(["", "", ""], [[f"  {mark}", f"{check:<15}", text + (f"\n→ {todo}" if todo else "")]])
 
 
 @contextlib.contextmanager
@@ -141,6 +149,8 @@ def _of_the_platform(cluster: str, state: Path | None) -> Path | None:
     """
     if state is None and places.checkout() is None and not os.environ.get("TRAINYARD_STATE"):
         return None
+    from trainyard.settings.loading import DEFAULT_CLUSTER
+
     folder = places.state_folder(state)
     told = (places.running_platform(folder) or {}).get("environment") or {}
     if told.get("TRAINYARD_CLUSTER") != cluster:

@@ -65,16 +65,17 @@ def examine(patient: Patient, checks: Iterable[Check] | None = None) -> Iterator
 
     What was made for it is gone when ``patient`` is closed, not before.
     """
-    unwell: set[str] = set()
+    culprits: dict[str, str] = {}
+    """Each check that is not well → the one that it is for: itself, or what it stands on in the end."""
     for check in CHECKS if checks is None else checks:
-        failed = next((name for name in check.needs if name in unwell), None)
-        if failed is not None:
-            unwell.add(check.name)
-            yield Finding("not_tried", f"it stands on `{failed}`", check=check.name)
+        culprit = next((culprits[name] for name in check.needs if name in culprits), None)
+        if culprit is not None:
+            culprits[check.name] = culprit
+            yield Finding("not_tried", f"stands on `{culprit}`", check=check.name)
             continue
         for finding in _carefully(check, patient):
             if finding.state in ("failed", "not_tried"):
-                unwell.add(check.name)
+                culprits[check.name] = check.name
             yield replace(finding, check=check.name)
 
 

@@ -17,6 +17,7 @@ from urllib3.exceptions import HTTPError
 from trainyard.errors import TrainyardError
 from trainyard.kube.client import client
 from trainyard.kube.quota import message_of
+from trainyard.settings.loading import DEFAULT_CLUSTER
 from trainyard.upkeep.examining.finding import Finding, absent, doubtful, well, wrong
 from trainyard.upkeep.examining.patient import Patient
 
@@ -68,7 +69,9 @@ def _asked(client_of: Callable[[], k8s.ApiClient], kubeconfig: str | None, patie
     try:
         api_client = client_of()
     except TrainyardError as error:
-        return wrong(str(error), f"{patient.profile_file}: `kubeconfig`, TRAINYARD_KUBECONFIG or --kubeconfig name the cluster's")
+        todo = f"{patient.profile_file}: `kubeconfig`, TRAINYARD_KUBECONFIG or --kubeconfig name the cluster's"
+        started = patient.settings.cluster.name == DEFAULT_CLUSTER and kubeconfig is None
+        return wrong(str(error), "`trainyard up` starts it" if started else todo)
     host = api_client.configuration.host
     ends_in = _token_ends_in(api_client.configuration, patient.now())
     if ends_in is not None and ends_in <= 0:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from trainyard.contract import names
-from trainyard.errors import ConflictError, NotFoundError, RefusedError, TrainyardError, UnavailableError
+from trainyard.errors import ConfigError, ConflictError, NotFoundError, RefusedError, TrainyardError, UnavailableError
 from trainyard.store import Credentials, Store, credentials
 from trainyard.store.clients import s3_client, translated
 from trainyard.store.opening import bucket_store
@@ -110,6 +110,8 @@ def _store(patient: Patient, who: Credentials) -> Store | None:
 def _todo_here(patient: Patient, error: TrainyardError) -> str:
     s3, file = patient.settings.cluster.s3, patient.profile_file
     key = "s3.airflow_endpoint" if s3.airflow_endpoint else "s3.endpoint"
+    if isinstance(error, ConfigError):
+        return "nothing was asked of S3 yet: correct this first"
     if isinstance(error, NotFoundError):
         return f"make the bucket, or correct s3.bucket_prefix in {file}"
     if isinstance(error, RefusedError):

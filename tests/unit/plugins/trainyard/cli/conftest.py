@@ -129,6 +129,7 @@ def _listener() -> Iterator[tuple[str, dict[str, Server]]]:
     app = Starlette(routes=[Route("/{rest:path}", answer, methods=methods)])
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
+        listening.listen()  # now, not when the thread comes to it: the first test may be quicker
         server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()

@@ -51,7 +51,7 @@ def test_what_stands_on_a_failed_one_is_not_tried_and_nor_is_what_stands_on_that
         check("d", well("all the same")),
     )
     assert told(patient, *checks) == {"a": "failed", "b": "not_tried", "c": "not_tried", "d": "ok"}
-    assert [finding.saw for finding in examine(patient, checks)] == ["saw", "it stands on `a`", "it stands on `b`", "all the same"]
+    assert [finding.saw for finding in examine(patient, checks)] == ["saw", "stands on `a`", "stands on `a`", "all the same"]
 
 
 def test_a_doubt_and_what_does_not_apply_stop_nothing(patient: Patient) -> None:
