@@ -100,8 +100,8 @@ def test_what_ends_is_started_again_and_later_each_time(case: Case) -> None:
     case.until(lambda: len(case.words("one")) >= 4)
     moments = [int(word) / 1e9 for word in case.words("one")]
     gaps = [after - before for before, after in itertools.pairwise(moments)]
-    assert gaps[0] >= 0.15
-    assert gaps[2] > gaps[0]
+    assert gaps[0] >= 0.15  # at least: a busy machine only makes them longer
+    assert gaps[2] >= 0.6
     assert case.report()["one"]["exit_code"] == 3
     assert case.report()["one"]["restarts"] >= 3
 
