@@ -7,24 +7,15 @@ import http.client
 import json
 import ssl
 import urllib.request
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from local import rights
 from local.threenode.keys import Keys
 
 Document = dict[str, Any]
 FIELD_MANAGER = "trainyard-threenode"
-COLLECTIONS: Mapping[str, str] = {
-    # kind: path of its collection, {namespace} where it has one
-    "ServiceAccount": "/api/v1/namespaces/{namespace}/serviceaccounts",
-    "ConfigMap": "/api/v1/namespaces/{namespace}/configmaps",
-    "Service": "/api/v1/namespaces/{namespace}/services",
-    "Deployment": "/apis/apps/v1/namespaces/{namespace}/deployments",
-    "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
-    "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
-}
 
 
 @dataclass(frozen=True)
@@ -52,9 +43,7 @@ class Api:
 
     def apply(self, manifest: Document) -> None:
         """Makes the object what the manifest says (server-side apply). Raises urllib.error.HTTPError and OSError."""
-        metadata = manifest["metadata"]
-        collection = COLLECTIONS[manifest["kind"]].format(namespace=metadata.get("namespace"))
-        path = f"{collection}/{metadata['name']}?fieldManager={FIELD_MANAGER}&force=true"
+        path = f"{rights.path_of(manifest)}?fieldManager={FIELD_MANAGER}&force=true"
         self.request("PATCH", path, manifest, kind="application/apply-patch+yaml")
 
     def ready(self) -> bool:

@@ -20,24 +20,29 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from local import rights
 from local.stack.state import write_private
 from local.threenode.plan import Node, Plan
 
 LIFE = datetime.timedelta(days=3650)
 RENEW_BEFORE = datetime.timedelta(days=30)
+ADMIN, RUN, SYNC = "admin", "run", "sync"
+"""Who has a kubeconfig for people and for Trainyard."""
 APISERVER, KUBELET_CLIENT = "apiserver", "apiserver-kubelet-client"
 SERVER_NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
 CLIENTS: Mapping[str, tuple[str, str | None]] = {
     # file: (user, group)
-    "admin": ("trainyard-admin", "system:masters"),
+    ADMIN: ("trainyard-admin", "system:masters"),
     KUBELET_CLIENT: ("kube-apiserver-kubelet-client", None),
     "controller-manager": ("system:kube-controller-manager", None),
     "scheduler": ("system:kube-scheduler", None),
     "kube-proxy": ("system:kube-proxy", None),
     "flannel": ("trainyard:flannel", None),
     "kube-router": ("trainyard:kube-router", None),
+    RUN: (rights.RUN, rights.GROUP),
+    SYNC: (rights.SYNC, rights.GROUP),
 }
-"""But for the administrator's, what each may do is a ClusterRole (Kubernetes' own, or addons.py's)."""
+"""But for the administrator's, what each may do is a ClusterRole (Kubernetes' own, or addons.py's), or that of deploy/rbac."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +90,8 @@ class Keys:
 def ensure(folder: Path, plan: Plan) -> Keys:
     """A whole set for this plan. It is made anew where one is absent, half-made, of other addresses, or about to run out."""
     keys = Keys(folder)
-    stamp = json.dumps({"plan": [str(plan.master), str(plan.kubernetes_service), [str(n.address) for n in plan.all_nodes()]]})
+    addresses = [str(plan.master), str(plan.kubernetes_service), [str(node.address) for node in plan.all_nodes()]]
+    stamp = json.dumps({"clients": CLIENTS, "plan": addresses})
     if not _sound(keys, stamp):
         _make(keys, plan, stamp)
     return keys

@@ -54,6 +54,10 @@ class ClusterState(State):
         """The administrator's."""
         return self.root / "kubeconfig"
 
+    def kubeconfig_of(self, identity: str) -> Path:
+        """That of one of Trainyard's own identities."""
+        return self.root / f"{identity}.kubeconfig"
+
     def node(self, node: Node) -> NodeFolder:
         return NodeFolder(self.nodes / node.name)
 

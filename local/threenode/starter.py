@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from local import rights
 from local.stack import processes
 from local.stack.control import ControlServer
 from local.stack.events import Reporter, StackError
@@ -148,12 +149,12 @@ class Starter:
             network.make(self.plan)
         made = keys.ensure(self.state.keys, self.plan)
         api = self._api = Api(self.plan.server, made)
-        self._write_kubeconfig(made)
+        self._write_kubeconfigs(made)
         for name, reference in (("pause", images.PAUSE), ("coredns", images.COREDNS)):
             images.write(self.state.root / f"{name}.tar", reference, self.programs[name])
         with self.reporter.phase("kube-master", "etcd, kube-apiserver, kube-controller-manager, kube-scheduler, registry"):
             self._start_master(Master(self.state, self.plan, made, self.programs["kube"], api))
-            self._apply(*addons.rights())
+            self._apply(*addons.rights(), *rights.manifests(shared_ports=False))
         for node in self.plan.all_nodes():
             self._nodes[node.name] = NodeSetup(self.state, self.plan, node, made, self.programs)
         with self.reporter.phase(", ".join(self._nodes), "containerd, kubelet, kube-proxy, flannel, kube-router"):
@@ -167,12 +168,14 @@ class Starter:
                 lambda: status.pod_trouble(self.state, f"{addons.DNS_NAMESPACE}_{addons.DNS_NAME}"),
             )
 
-    def _write_kubeconfig(self, made: keys.Keys) -> None:
-        """The administrator's; whoever became root by sudo may read it too."""
-        write_private(self.state.kubeconfig, made.kubeconfig("admin", self.plan.server))
+    def _write_kubeconfigs(self, made: keys.Keys) -> None:
+        """The administrator's, and those that Trainyard itself uses; whoever became root by sudo may read them too."""
         user, group = os.environ.get("SUDO_UID"), os.environ.get("SUDO_GID")
-        if user and group:
-            os.chown(self.state.kubeconfig, int(user), int(group))
+        files = {keys.ADMIN: self.state.kubeconfig} | {name: self.state.kubeconfig_of(name) for name in (keys.RUN, keys.SYNC)}
+        for identity, path in files.items():
+            write_private(path, made.kubeconfig(identity, self.plan.server))
+            if user and group:
+                os.chown(path, int(user), int(group))
 
     def _start_master(self, one: Master) -> None:
         for component in one.components():

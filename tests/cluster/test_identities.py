@@ -94,7 +94,7 @@ class TestSync:
         rbac = k8s.RbacAuthorizationV1Api(sync_api)
         foreign = k8s.CoreV1Api(cluster_api).create_namespace({"metadata": {"generateName": "tenant-of-somebody-"}}).metadata.name
         try:
-            for namespace in ("kube-system", names.SYSTEM_NAMESPACE, foreign):
+            for namespace in ("kube-system", names.SYSTEM_NAMESPACE, names.PLATFORM_NAMESPACE, foreign):
                 words = refused(lambda namespace=namespace: rbac.create_namespaced_role_binding(namespace, binding))  # type: ignore[misc]
                 assert "tenants' namespaces only" in words
             core = k8s.CoreV1Api(sync_api)

@@ -77,12 +77,12 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 def test_an_object_is_applied_as_the_administrator_under_our_name(server: Server) -> None:
     path = "/api/v1/namespaces/kube-system/configmaps/coredns"
     server.answers[path] = {}
-    manifest = {"kind": "ConfigMap", "metadata": {"name": "coredns", "namespace": "kube-system"}}
+    manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "coredns", "namespace": "kube-system"}}
     server.api.apply(manifest)
     assert server.asked == [("PATCH", f"{path}?fieldManager=trainyard-threenode&force=true", "application/apply-patch+yaml", manifest)]
     assert server.users == {"trainyard-admin/system:masters"}
     with pytest.raises(urllib.error.HTTPError):
-        server.api.apply({"kind": "ClusterRole", "metadata": {"name": "x"}})
+        server.api.apply({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "x"}})
 
 
 def test_a_server_of_another_authority_is_not_believed(server: Server, tmp_path: Path) -> None:
