@@ -27,6 +27,8 @@ CONF_DIR = "/var/lib/cni/conf"
 CONF = f"{CONF_DIR}/10-threenode.conflist"
 PROGRAMS = ("node", "flannel", "kube-router")
 """Built ones that run on a node; the rest is Debian's."""
+EVICTION_MEMORY = 100 * 2**20
+"""Bytes: with less than this free on the machine, a node ends pods."""
 MTU = 1400
 """Bytes: the bridge's 1500 less vxlan's 50 and a margin."""
 
@@ -138,7 +140,7 @@ class NodeSetup:
             # One disk under all nodes: a node that sees it fill would drop what the others need as well.
             "imageGCHighThresholdPercent": 100,
             "imageGCLowThresholdPercent": 99,
-            "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
+            "evictionHard": {"memory.available": str(EVICTION_MEMORY), "nodefs.available": "1%", "imagefs.available": "1%"},
             "syncFrequency": "10s",
             "nodeStatusUpdateFrequency": "5s",
             "oomScoreAdj": 0,
@@ -146,12 +148,12 @@ class NodeSetup:
         }
 
     def reserved(self) -> dict[str, str]:
-        """A kubelet knows only what to hold back of the machine's own size."""
+        """A kubelet knows only what to hold back of the machine's own size; where it begins to evict, it holds back by itself."""
         held = {}
         if self.plan.cpus is not None:
             held["cpu"] = f"{round(((os.cpu_count() or 1) - self.plan.cpus) * 1000)}m"
         if self.plan.memory is not None:
-            held["memory"] = str(machine_memory() - round(self.plan.memory * 2**30))
+            held["memory"] = str(max(0, machine_memory() - EVICTION_MEMORY - round(self.plan.memory * 2**30)))
         return held
 
     def spec(self) -> Spec:

@@ -87,8 +87,11 @@ def test_another_port_of_the_registry_leaves_no_old_one(made: node.NodeSetup, tm
 
 def test_a_node_offers_what_the_plan_says(tmp_path: Path) -> None:
     total = os.cpu_count() or 1
-    held = setup(tmp_path, Plan(cpus=0.5, memory=0.25)).kubelet()["systemReserved"]
-    assert held == {"cpu": f"{total * 1000 - 500}m", "memory": str(machine_memory() - 2**28)}
+    kubelet = setup(tmp_path, Plan(cpus=0.5, memory=0.25)).kubelet()
+    held, evicting = kubelet["systemReserved"], int(kubelet["evictionHard"]["memory.available"])
+    assert held == {"cpu": f"{total * 1000 - 500}m", "memory": str(machine_memory() - 2**28 - evicting)}
+    everything = setup(tmp_path, Plan(memory=machine_memory() / 2**30)).kubelet()["systemReserved"]
+    assert everything == {"memory": "0"}
     assert setup(tmp_path, Plan()).kubelet()["systemReserved"] == {}
 
 
