@@ -97,11 +97,17 @@ def test_secrets_and_config_maps_in_variables(namespace: Namespace) -> None:
     assert text == "s3cr3t info unset env o\n"
 
 
+def waits_for_configuration(namespace: Namespace, name: str, message: str) -> Json:
+    """Until the pod waits with this message: a busy kubelet may say first that it has not seen the Secret yet."""
+    return namespace.wait_for(
+        name, lambda pod: waiting_reason(pod) == "CreateContainerConfigError" and state(pod)["waiting"]["message"] == message
+    )
+
+
 def test_a_missing_secret_is_waited_for(namespace: Namespace) -> None:
     env = [{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "late", "key": "key"}}}]
     name = namespace.create(namespace.container(script("echo $KEY"), env=env))
-    pod = namespace.wait_for(name, lambda pod: waiting_reason(pod) == "CreateContainerConfigError")
-    assert state(pod)["waiting"]["message"] == 'secret "late" not found'
+    pod = waits_for_configuration(namespace, name, 'secret "late" not found')
     assert pod["status"]["phase"] == "Pending"
     namespace.core.create_namespaced_secret(namespace.name, {"metadata": {"name": "late"}, "stringData": {"key": "here"}})
     namespace.wait_for(name, ended, within=60)
@@ -112,8 +118,7 @@ def test_a_missing_key_is_named(namespace: Namespace) -> None:
     namespace.core.create_namespaced_secret(namespace.name, {"metadata": {"name": "partial"}, "stringData": {"one": "1"}})
     env = [{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "partial", "key": "two"}}}]
     name = namespace.create(namespace.container(script("true"), env=env))
-    pod = namespace.wait_for(name, lambda pod: waiting_reason(pod) == "CreateContainerConfigError")
-    assert state(pod)["waiting"]["message"] == f"couldn't find key two in Secret {namespace.name}/partial"
+    waits_for_configuration(namespace, name, f"couldn't find key two in Secret {namespace.name}/partial")
 
 
 def test_secrets_and_config_maps_as_files(namespace: Namespace) -> None:
