@@ -1,19 +1,15 @@
 """The images, built for real by the command that people use, and a registry of the test's own that says what they weigh packed.
 
-They need Docker's engine: one that answers, or root and Debian's ``docker.io``, which is then started for the session (without touching
-the machine's firewall) and ended with it. ``TRAINYARD_BASE_IMAGE`` names the Python image that they stand on; where no registry can be
-reached, it is a local one. Without these the tests are skipped, and say so.
+What they need is in ``tests/fixtures/docker.py``, and Debian's ``docker-registry``.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,23 +17,15 @@ from typing import Any
 
 import pytest
 
+from tests.fixtures.docker import base, engine, run
 from tests.fixtures.s3 import free_ports
 
+__all__ = ["base", "engine", "run"]
+
 CHECKOUT = Path(__file__).resolve().parents[2]
-BASES = ("trainyard/python:3.11-bookworm", "python:3.11-slim-bookworm")
-"""Looked for on this machine where TRAINYARD_BASE_IMAGE names none."""
 PACKAGES = "packages.invalid"
 """A host that pip is told to trust in the builds: where a build's settings go can be seen by it."""
-START_DEADLINE_S = 60
 BUILD_DEADLINE_S = 1500
-
-
-def run(*words: str, timeout_s: float = 120, check: bool = True, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Runs a program; its output is in the error when it fails."""
-    done = subprocess.run(words, capture_output=True, text=True, timeout=timeout_s, check=False, env={**os.environ, **environment})
-    if check:
-        assert done.returncode == 0, f"{' '.join(words)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
-    return done
 
 
 @dataclass(frozen=True)
@@ -67,48 +55,6 @@ class Image:
     def python(self, code: str, **keywords: Any) -> str:
         """What a Python program prints in such a container."""
         return self.run("python", "-c", code, **keywords).stdout
-
-
-def _answers() -> bool:
-    return run("docker", "version", check=False).returncode == 0
-
-
-@pytest.fixture(scope="session")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Docker's engine."""
-    if shutil.which("docker") is None:
-        pytest.skip("no `docker` on PATH")
-    if _answers():
-        yield
-        return
-    dockerd = shutil.which("dockerd")
-    if dockerd is None or os.geteuid() != 0:
-        pytest.skip("Docker's engine does not answer; starting one needs root and `dockerd`")
-    log = tmp_path_factory.mktemp("engine") / "log"
-    with log.open("w") as output:
-        program = subprocess.Popen([dockerd, "--bridge=none", "--iptables=false"], stdout=output, stderr=output, start_new_session=True)
-    try:
-        until = time.monotonic() + START_DEADLINE_S
-        while not _answers():
-            assert program.poll() is None, log.read_text()[-2000:]
-            assert time.monotonic() < until, f"the engine does not answer:\n{log.read_text()[-2000:]}"
-            time.sleep(0.3)
-        yield
-    finally:
-        program.terminate()
-        program.wait(timeout=60)
-
-
-@pytest.fixture(scope="session")
-def base(engine: None) -> str:
-    """The Python image to stand on."""
-    named = os.environ.get("TRAINYARD_BASE_IMAGE")
-    for reference in [named] if named else BASES:
-        if run("docker", "image", "inspect", reference, check=False).returncode == 0:
-            return reference
-    if named and run("docker", "pull", named, check=False, timeout_s=600).returncode == 0:
-        return named
-    pytest.skip(f"no base image: {named or ' or '.join(BASES)} (TRAINYARD_BASE_IMAGE names another)")
 
 
 @pytest.fixture(scope="session")

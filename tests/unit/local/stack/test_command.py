@@ -48,3 +48,17 @@ def test_a_port_base_that_is_no_number_is_one_line_and_only_where_ports_are_aske
     assert (done.returncode, done.stderr.startswith("--port-base=: expected a port number")) == (1, True)
     done = call("down", "--state", str(tmp_path), TRAINYARD_PORT_BASE="abc")
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--no-s3"], "--no-s3: Airflow's side needs an S3 server: give --no-airflow too"),
+        (["--no-airflow", "--name", "elsewhere"], "--name and --kubeconfigs go together"),
+        (["--no-airflow", "--kubeconfigs", "/nowhere"], "--name and --kubeconfigs go together"),
+    ],
+)
+def test_options_that_contradict_each_other_start_nothing(tmp_path: Path, words: list[str], says: str) -> None:
+    done = call("up", "--state", str(tmp_path / "state"), *words)
+    assert (done.returncode, done.stderr.count("\n"), done.stderr.startswith(says)) == (1, 1, True), done.stderr
+    assert not (tmp_path / "state" / "kube" / "tokens.csv").exists()

@@ -119,3 +119,30 @@ def test_rights_are_those_of_deploy_rbac_each_at_its_own_address(plane: ControlP
 def test_airflow_and_sync_are_the_accounts_of_deploy_rbac_by_name() -> None:
     for identity, account in (("airflow", "trainyard-run"), ("sync", "trainyard-sync")):
         assert IDENTITIES[identity][0] == f"system:serviceaccount:trainyard-system:{account}"
+
+
+def test_one_that_is_reached_from_elsewhere_listens_there_and_hands_out_what_names_it(tmp_path: Path) -> None:
+    (tmp_path / "access").mkdir()
+    prepared = [
+        control_plane.prepare(State.at(tmp_path / "state"), ports.plan(20000), Path("/kube"), name, tmp_path / "access" if name else None)
+        for name in (None, "elsewhere")
+    ]
+    alone, named = (next(c.program for c in plane.components({}) if c.name == "kube-apiserver") for plane in prepared)
+    assert "--bind-address=127.0.0.1" in alone
+    assert "--bind-address=0.0.0.0" in named
+    assert {path.name for path in (tmp_path / "access").iterdir()} == {"airflow.kubeconfig", "sync.kubeconfig"}
+    for identity in ("airflow", "sync"):
+        path = tmp_path / "access" / f"{identity}.kubeconfig"
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        config = json.loads(path.read_text())
+        assert config["clusters"][0]["cluster"]["server"] == f"https://elsewhere:{ports.plan(20000)['kube_apiserver']}"
+        assert config["users"][0]["user"]["token"] == prepared[1].tokens[identity]
+        own = json.loads(prepared[1].kubeconfig(identity).read_text())
+        assert own["clusters"][0]["cluster"]["server"].startswith("https://127.0.0.1:")
+    # A certificate that was made before the name was asked for is not for it, and the set is made anew, once.
+    certificate = x509.load_pem_x509_certificate(prepared[1].pki.crt("apiserver").read_bytes())
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value.get_values_for_type(x509.DNSName)
+    assert {"elsewhere", "localhost"} <= set(names)
+    authority = prepared[1].pki.ca.read_bytes()
+    control_plane.prepare(State.at(tmp_path / "state"), ports.plan(20000), Path("/kube"), "elsewhere", tmp_path / "access")
+    assert prepared[1].pki.ca.read_bytes() == authority
