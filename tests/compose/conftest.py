@@ -153,7 +153,7 @@ def deployment(prepared: Deployment) -> Iterator[Deployment]:
         prepared.said("login", prepared.url, "--user", "admin", "--password-stdin", given=prepared.values["AIRFLOW_ADMIN_PASSWORD"] + "\n")
         yield prepared
     finally:
-        prepared.compose("--profile", "*", "down", "--volumes", "--remove-orphans", "--timeout", "20", check=False)
+        prepared.compose("--profile", "*", "down", "--volumes", "--remove-orphans", check=False)
     for what in ("container", "volume", "network"):
         words = ("ls", *(("--all",) if what == "container" else ()), "--quiet", "--filter", f"label=com.docker.compose.project={PROJECT}")
         assert run("docker", what, *words).stdout == "", what

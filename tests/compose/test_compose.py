@@ -122,6 +122,13 @@ def test_a_laptop_gets_model_and_logs_by_the_published_ports(deployment: Deploym
 
 def test_data_outlives_a_stop_and_all_end_within_their_grace(deployment: Deployment) -> None:
     before = deployment.said("models", PIPELINE)
+    deployment.compose("stop")
+    words = ("--filter", f"label=com.docker.compose.project={PROJECT}", "--format", '{{.Label "com.docker.compose.service"}} {{.Status}}')
+    rows = run("docker", "ps", "--all", *words).stdout.splitlines()
+    ended = {row.split()[0]: int(re.search(r"Exited \((\d+)\)", row)[1]) for row in rows}  # type: ignore[index]
+    # 137: killed at the end of its grace, which is how SeaweedFS ends always.
+    assert ended.pop("s3") == 137
+    assert set(ended.values()) == {0}, ended
     deployment.compose("down")
     names = run("docker", "ps", "--all", "--quiet", "--filter", f"label=com.docker.compose.project={PROJECT}").stdout
     assert names == ""
