@@ -10,7 +10,6 @@ import json
 import logging
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -22,13 +21,15 @@ from local.stack import ports, processes, shim
 from local.stack.airflow import Airflow
 from local.stack.control import ask
 from local.stack.control_plane import ControlPlane, prepare
+from local.stack.daemon import busy, hold, launch, tell_error
 from local.stack.events import Reporter, StackError
 from local.stack.s3 import LOOPBACK, S3
 from local.stack.site import EMBEDDED
-from local.stack.starter import Options, Starter, hold
+from local.stack.starter import Options, Starter
 from local.stack.state import CHECKOUT, State
 
 DOWN_BOUND_S = 60.0
+WHAT, WAY_OUT = "platform", "wait for it, or use another --state DIR"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -100,32 +101,12 @@ def serve(state: State, arguments: argparse.Namespace) -> int:
     options = options_of(arguments)
     lock = hold(state)
     if lock is None:
-        return busy(state, Reporter(as_json=arguments.json))
+        return busy(state, WHAT, WAY_OUT, Reporter(as_json=arguments.json))
     logging.basicConfig(filename=state.logs / "starter.log", level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     try:
         return Starter(state, options, Reporter(sys.stdout, as_json=arguments.json)).run()
     finally:
         lock.release()
-
-
-def busy(state: State, reporter: Reporter) -> int:
-    """Another starter has the folder: says what it is doing."""
-    value = state.read()
-    if value.get("phase") == "up":
-        reporter.note(f"the platform is already up in {state.root}")
-        reporter.emit("up", **value)
-        return 0
-    doing = "being stopped" if value.get("phase") == "stopping" else "being started"
-    message = f"the platform in {state.root} is {doing} by pid {state.starter_pid()}: wait for it, or use another --state DIR"
-    tell_error(message, as_json=reporter.as_json)
-    return 3
-
-
-def tell_error(message: str, *, as_json: bool) -> None:
-    """One line on stderr, and an event for a program."""
-    if as_json:
-        Reporter(sys.stdout, as_json=True).emit("error", message=message)
-    print(message, file=sys.stderr)
 
 
 def up(state: State, arguments: argparse.Namespace, argv: Sequence[str]) -> int:
@@ -136,48 +117,13 @@ def up(state: State, arguments: argparse.Namespace, argv: Sequence[str]) -> int:
         code = serve(state, arguments)
         return code
     if state.starter():
-        code = busy(state, reporter)
+        code = busy(state, WHAT, WAY_OUT, reporter)
         if code == 0 and not arguments.json:
             print(how_to_log_in(state.read()))
         return code
     command = [sys.executable, "-m", "local.stack", "serve", "--json", *(word for word in argv[1:] if word != "--json")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(CHECKOUT), *filter(None, [os.environ.get("PYTHONPATH")])])}
-    state.logs.joinpath("starter.log").touch(mode=0o600)
-    with open(state.logs / "starter.log", "ab") as errors:
-        daemon = subprocess.Popen(
-            command,
-            cwd=state.root,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            start_new_session=True,
-            text=True,
-        )
-
-    def interrupt(*_: Any) -> None:
-        daemon.terminate()
-
-    signal.signal(signal.SIGINT, interrupt)
-    signal.signal(signal.SIGTERM, interrupt)
-    assert daemon.stdout is not None
-    failed: str | None = None
-    for line in daemon.stdout:
-        event = json.loads(line)
-        name = event.pop("event")
-        if name == "error":
-            failed = event["message"]
-        if name != "error" or arguments.json:
-            reporter.emit(name, **event)
-        if name == "up":
-            if not arguments.json:
-                print(how_to_log_in(event))
-            return 0
-    code = daemon.wait()
-    if failed is None:
-        failed = "interrupted: nothing is left running" if code == 0 else f"the starter ended with {code}: see {state.logs / 'starter.log'}"
-    print(failed, file=sys.stderr)
-    return code or 130
+    return launch(command, state, environment, reporter, how_to_log_in)
 
 
 def how_to_log_in(value: dict[str, Any]) -> str:

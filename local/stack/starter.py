@@ -6,15 +6,10 @@ It is a daemon (or the foreground program of `up --foreground`). However it dies
 from __future__ import annotations
 
 import errno
-import io
-import json
 import logging
 import os
 import shutil
-import signal
-import socket
 import sys
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,12 +19,12 @@ from local.stack import configuration, control_plane, ports, processes
 from local.stack import site as sites
 from local.stack.airflow import ADMIN, COMPONENTS, Airflow
 from local.stack.binary import kube_binary
-from local.stack.control import ControlServer
 from local.stack.control_plane import ControlPlane
+from local.stack.daemon import Daemon, Folder
 from local.stack.events import Reporter, StackError
 from local.stack.s3 import REGION, S3
 from local.stack.site import EMBEDDED, Site
-from local.stack.state import CHECKOUT, StarterLock, State
+from local.stack.state import CHECKOUT, State
 from local.stack.supervisor import Component, Supervisor
 
 log = logging.getLogger("trainyard.stack")
@@ -62,18 +57,15 @@ class Options:
     node_memory: int | None = None
 
 
-class Stopped(Exception):
-    """TERM, INT, or whoever asked for the start is gone: not an error, but the end."""
-
-
 @dataclass
-class Starter:
+class Starter(Daemon):
+    """The platform, from its start to its end."""
+
     state: State
     options: Options
     reporter: Reporter
     supervisor: Supervisor = field(init=False)
     phase: str = "starting"
-    _stop: bool = False
     _plane: ControlPlane | None = None
 
     def __post_init__(self) -> None:
@@ -82,62 +74,12 @@ class Starter:
         self.s3 = S3(self.state, self.options.ports, Path(sys.executable).with_name("weed"))
         self.airflow = Airflow(self.state, self.options.ports)
 
-    # --------------------------------------------------------------------------------------------------------------- life
-    def run(self) -> int:
-        """Up, watch, down. Returns the exit code; the lock is held by the caller."""
-        signal.signal(signal.SIGTERM, self._on_signal)
-        signal.signal(signal.SIGINT, self._on_signal)
-        os.chdir(self.state.run)
-        control = ControlServer()
-        code = 0
-        try:
-            self._bring_up()
-            self.phase = "up"
-            self._write_state()
-            self._announce()
-            self._watch(control)
-        except (Stopped, InterruptedError, BrokenPipeError):
-            log.info("stopping")
-        except (StackError, OSError) as error:
-            log.error("%s", error)
-            self._say_error(explain(error, self.state))
-            code = 1
-        except Exception:  # a fault of ours: the log has it, the person gets one line
-            log.exception("unexpected")
-            self._say_error(f"unexpected fault: see {self.state.logs / 'starter.log'}")
-            code = 1
-        finally:
-            self._take_down()
-        return code
+    @property
+    def folder(self) -> Folder:
+        return self.state
 
-    def _on_signal(self, *_: Any) -> None:
-        self._stop = True
-
-    def _stopping(self) -> bool:
-        """Asked to end, or whoever wanted the platform is gone before it was up."""
-        return self._stop or self.reporter.reader_gone()
-
-    def _say_error(self, message: str) -> None:
-        try:
-            self.reporter.emit("error", message=message)
-        except OSError:
-            pass  # nobody listens any more; the log has it
-
-    def _announce(self) -> None:
-        """Tells whoever started us; from here on nobody has to listen."""
-        try:
-            self.reporter.emit("up", **self.state.read())
-        finally:
-            self.reporter = Reporter(io.StringIO())
-
-    def _watch(self, control: ControlServer) -> None:
-        while not self._stop:
-            self.supervisor.poll()
-            asked = control.request()
-            if asked:
-                self._answer(*asked)
-            time.sleep(0.2)
-        raise Stopped
+    def _explain(self, error: Exception) -> str:
+        return explain(error, self.state)
 
     # ----------------------------------------------------------------------------------------------------------------- up
     def _bring_up(self) -> None:
@@ -257,23 +199,10 @@ class Starter:
         return Component("sync", program, CHECKOUT, {**environment, "PYTHONPATH": str(CHECKOUT / "plugins")})
 
     # ------------------------------------------------------------------------------------------------------------ requests
-    def _answer(self, request: dict[str, Any], connection: socket.socket) -> None:
-        """Carries out one request; an error is the asker's to read, and the platform goes on."""
-        before = self.reporter
-        with connection, connection.makefile("w", encoding="utf-8") as lines:
-            self.reporter = Reporter(lines, as_json=True)
-            try:
-                if request.get("do") != "restart":
-                    raise StackError(f"unknown request {request.get('do')!r}")
-                self._restart(str(request.get("what")))
-                self.reporter.emit("done")
-            except BrokenPipeError:
-                log.warning("whoever asked for %s has gone; it was carried on", request)
-            except StackError as error:
-                log.error("%s", error)
-                self._say_error(str(error))
-            finally:
-                self.reporter = before
+    def _carry_out(self, request: Mapping[str, Any]) -> None:
+        if request.get("do") != "restart":
+            raise StackError(f"unknown request {request.get('do')!r}")
+        self._restart(str(request.get("what")))
 
     def _restart(self, what: str) -> None:
         if what == "airflow":
@@ -380,13 +309,3 @@ def explain(error: Exception, state: State) -> str:
     if full or shutil.disk_usage(state.root).free < FULL:
         return f"no space left on the disk of {state.root}: free some, or choose another place by --state DIR or TRAINYARD_STATE"
     return str(error)
-
-
-def hold(state: State) -> StarterLock | None:
-    """Takes the folder's starter lock and says in starter.json who we are; None when another has it."""
-    lock = StarterLock(state)
-    if not lock.acquire():
-        return None
-    me = processes.Identity.of(os.getpid())
-    (state.run / "starter.json").write_text(json.dumps({"pid": me.pid, "started": me.started}), encoding="utf-8")
-    return lock

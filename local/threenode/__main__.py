@@ -11,7 +11,6 @@ import json
 import logging
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -21,8 +20,8 @@ from typing import Any
 
 from local.stack import processes
 from local.stack.control import ask
+from local.stack.daemon import busy, hold, launch, tell_error
 from local.stack.events import Reporter, StackError
-from local.stack.starter import hold
 from local.stack.state import CHECKOUT
 from local.threenode import cleaning, needs, network, programs, status
 from local.threenode.layout import ClusterState, default_root
@@ -31,6 +30,7 @@ from local.threenode.plan import network as parse_network
 from local.threenode.starter import Starter
 
 DOWN_BOUND_S = 90.0
+WHAT, WAY_OUT = "cluster", "wait for it, then look with `trainyard cluster status`"
 UNBUSY_S = 5.0
 
 
@@ -93,33 +93,13 @@ def serve(state: ClusterState, arguments: argparse.Namespace) -> int:
     """The starter itself, in this process."""
     lock = hold(state)
     if lock is None:
-        return busy(state, Reporter(as_json=arguments.json))
+        return busy(state, WHAT, WAY_OUT, Reporter(as_json=arguments.json))
     logging.basicConfig(filename=state.logs / "starter.log", level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     built = {name: Path(path) for name, path in json.loads(arguments.programs).items()}
     try:
         return Starter(state, plan_from(arguments), built, Reporter(sys.stdout, as_json=arguments.json)).run()
     finally:
         lock.release()
-
-
-def busy(state: ClusterState, reporter: Reporter) -> int:
-    """Another starter has the folder: says what it is doing."""
-    value = state.read()
-    if value.get("phase") == "up":
-        reporter.note(f"the cluster is already up in {state.root}")
-        reporter.emit("up", **value)
-        return 0
-    doing = "being stopped" if value.get("phase") == "stopping" else "being started"
-    message = f"the cluster in {state.root} is {doing} by pid {state.starter_pid()}: wait for it, then look with `trainyard cluster status`"
-    tell_error(message, as_json=reporter.as_json)
-    return 3
-
-
-def tell_error(message: str, *, as_json: bool) -> None:
-    """One line on stderr, and an event for a program."""
-    if as_json:
-        Reporter(sys.stdout, as_json=True).emit("error", message=message)
-    print(message, file=sys.stderr)
 
 
 def refuse_another_plan(state: ClusterState, plan: Plan) -> None:
@@ -141,7 +121,7 @@ def up(state: ClusterState, arguments: argparse.Namespace, argv: Sequence[str]) 
     if state.starter():
         if state.read().get("phase") == "up":
             refuse_another_plan(state, plan)
-        code = busy(state, reporter)
+        code = busy(state, WHAT, WAY_OUT, reporter)
         if code == 0 and not arguments.json:
             print(how_to_use(state.read()))
         return code
@@ -150,41 +130,7 @@ def up(state: ClusterState, arguments: argparse.Namespace, argv: Sequence[str]) 
     words = [word for word in argv[1:] if word != "--json"]
     command = [sys.executable, "-m", "local.threenode", "serve", "--json", "--programs", json.dumps(built), *words]
     environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
-    with open(state.logs / "starter.log", "ab") as errors:
-        daemon = subprocess.Popen(
-            command,
-            cwd=state.root,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            start_new_session=True,
-            text=True,
-        )
-
-    def interrupt(*_: Any) -> None:
-        daemon.terminate()
-
-    signal.signal(signal.SIGINT, interrupt)
-    signal.signal(signal.SIGTERM, interrupt)
-    assert daemon.stdout is not None
-    failed: str | None = None
-    for line in daemon.stdout:
-        event = json.loads(line)
-        name = event.pop("event")
-        if name == "error":
-            failed = failed or event["message"]
-        if name != "error" or arguments.json:
-            reporter.emit(name, **event)
-        if name == "up":
-            if not arguments.json:
-                print(how_to_use(event))
-            return 0
-    code = daemon.wait()
-    if failed is None:
-        failed = "interrupted: nothing is left running" if code == 0 else f"the starter ended with {code}: see {state.logs / 'starter.log'}"
-    print(failed, file=sys.stderr)
-    return code or 130
+    return launch(command, state, environment, reporter, how_to_use)
 
 
 def how_to_use(value: dict[str, Any]) -> str:

@@ -5,11 +5,8 @@ It is a daemon. However it dies, its shims take every component with them (local
 
 from __future__ import annotations
 
-import io
 import logging
 import os
-import signal
-import socket
 import sys
 import time
 import urllib.error
@@ -20,7 +17,7 @@ from typing import Any
 
 from local import rights
 from local.stack import processes
-from local.stack.control import ControlServer
+from local.stack.daemon import Daemon, Folder
 from local.stack.events import Reporter, StackError
 from local.stack.state import write_private
 from local.stack.supervisor import Component, Supervisor
@@ -43,12 +40,8 @@ DYING_RESTARTS = 3
 MACHINE = Path(__file__).with_name("machine.py")
 
 
-class Stopped(Exception):
-    """TERM, INT, or whoever asked for the start is gone: not an error, but the end."""
-
-
 @dataclass
-class Starter:
+class Starter(Daemon):
     """One cluster, from its start to its end."""
 
     state: ClusterState
@@ -59,69 +52,15 @@ class Starter:
     phase: str = "starting"
     off: set[str] = field(default_factory=set)
     """Nodes that were switched off."""
-    _stop: bool = False
     _api: Api | None = None
     _nodes: dict[str, NodeSetup] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.supervisor = Supervisor(self.state.run, self.state.logs, self._write_state)
 
-    # --------------------------------------------------------------------------------------------------------------- life
-    def run(self) -> int:
-        """Up, watch, down. Returns the exit code; the lock is held by the caller."""
-        signal.signal(signal.SIGTERM, self._on_signal)
-        signal.signal(signal.SIGINT, self._on_signal)
-        os.chdir(self.state.run)
-        control = ControlServer()
-        code = 0
-        try:
-            self._bring_up()
-            self.phase = "up"
-            self._write_state()
-            self._announce()
-            self._watch(control)
-        except (Stopped, InterruptedError, BrokenPipeError):
-            log.info("stopping")
-        except (StackError, OSError) as error:
-            log.error("%s", error)
-            self._say_error(str(error))
-            code = 1
-        except Exception:  # a fault of ours: the log has it, the person gets one line
-            log.exception("unexpected")
-            self._say_error(f"unexpected fault: see {self.state.logs / 'starter.log'}")
-            code = 1
-        finally:
-            self._take_down()
-        return code
-
-    def _on_signal(self, *_: Any) -> None:
-        self._stop = True
-
-    def _stopping(self) -> bool:
-        """Asked to end, or whoever wanted the cluster is gone before it was up."""
-        return self._stop or self.reporter.reader_gone()
-
-    def _say_error(self, message: str) -> None:
-        try:
-            self.reporter.emit("error", message=message)
-        except OSError:
-            pass  # nobody listens any more; the log has it
-
-    def _announce(self) -> None:
-        """Tells whoever started us; from here on nobody has to listen."""
-        try:
-            self.reporter.emit("up", **self.state.read())
-        finally:
-            self.reporter = Reporter(io.StringIO())
-
-    def _watch(self, control: ControlServer) -> None:
-        while not self._stop:
-            self.supervisor.poll()
-            asked = control.request()
-            if asked:
-                self._answer(*asked)
-            time.sleep(0.2)
-        raise Stopped
+    @property
+    def folder(self) -> Folder:
+        return self.state
 
     def _until(self, what: str, probe: Callable[[], bool], within_s: float, hint: Callable[[], str] = lambda: "") -> None:
         """Waits, and watches over the components meanwhile. Raises StackError."""
@@ -266,25 +205,11 @@ class Starter:
             self._switch_on([name])
 
     # ----------------------------------------------------------------------------------------------------------- requests
-    def _answer(self, request: dict[str, Any], connection: socket.socket) -> None:
-        """Carries out one request; an error is the asker's to read, and the cluster goes on."""
-        doings = {"node-down": self._node_down, "node-up": self._node_up}
-        before = self.reporter
-        with connection, connection.makefile("w", encoding="utf-8") as lines:
-            self.reporter = Reporter(lines, as_json=True)
-            try:
-                doing = doings.get(str(request.get("do")))
-                if doing is None:
-                    raise StackError(f"unknown request {request.get('do')!r}")
-                doing(str(request.get("node")))
-                self.reporter.emit("done")
-            except BrokenPipeError:
-                log.warning("whoever asked for %s has gone; it was carried on", request)
-            except (StackError, OSError) as error:
-                log.error("%s", error)
-                self._say_error(str(error))
-            finally:
-                self.reporter = before
+    def _carry_out(self, request: Mapping[str, Any]) -> None:
+        doing = {"node-down": self._node_down, "node-up": self._node_up}.get(str(request.get("do")))
+        if doing is None:
+            raise StackError(f"unknown request {request.get('do')!r}")
+        doing(str(request.get("node")))
 
     # --------------------------------------------------------------------------------------------------------------- down
     def _take_down(self) -> None:

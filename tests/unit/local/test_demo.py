@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from local.demo import Demo, DemoError, progress_line
-from local.stack.starter import hold
+from local.stack.daemon import hold
 from local.stack.state import CHECKOUT, State
 
 GOOD = {

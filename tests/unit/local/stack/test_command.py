@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from local.stack.starter import hold
+from local.stack.daemon import hold
 from local.stack.state import CHECKOUT, State
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from local.stack.daemon import hold
 from local.stack.events import StackError
 from local.stack.processes import Identity
-from local.stack.starter import hold
 from local.stack.state import CHECKOUT, StarterLock, State, write_private
 
 
@@ -63,7 +63,7 @@ def test_the_lock_has_one_holder_and_dies_with_it(tmp_path: Path) -> None:
     program = f"""
 import sys, time
 from pathlib import Path
-from local.stack.starter import hold
+from local.stack.daemon import hold
 from local.stack.state import State
 print(hold(State.at(Path({str(tmp_path)!r}))) is not None, flush=True)
 time.sleep(600)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from local.stack.starter import hold
+from local.stack.daemon import hold
 from local.threenode import __main__ as program
 from local.threenode import needs, programs
 from local.threenode.layout import ClusterState
