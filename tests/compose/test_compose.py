@@ -47,6 +47,29 @@ def test_without_secrets_nothing_is_started(compose_program: tuple[str, ...], tm
     assert "run local/compose/prepare" in done.stderr
 
 
+def test_another_cluster_is_two_lines_of_env(prepared: Deployment, tmp_path: Path) -> None:
+    """No container of ours for it, its kubeconfigs in place of ours, and nothing else changes."""
+
+    def services(**environment: str) -> dict[str, Any]:
+        files = ("--project-directory", str(CHECKOUT), "--env-file", str(prepared.env_file))
+        done = run(*prepared.program, *files, "config", "--format", "json", **{**prepared.environment, **environment})
+        found: dict[str, Any] = json.loads(done.stdout)["services"]
+        return found
+
+    ours = services()
+    theirs = services(COMPOSE_PROFILES="", TRAINYARD_CLUSTER="mycluster", TRAINYARD_KUBECONFIGS=str(tmp_path))
+    assert set(ours) - set(theirs) == {"kubernetes"}
+    for name, service in theirs.items():
+        if not name.startswith("airflow-"):
+            assert service == ours[name]
+            continue
+        assert service["environment"] == ours[name]["environment"] | {"TRAINYARD_CLUSTER": "mycluster"}
+        access = next(volume for volume in service["volumes"] if volume["target"] == "/access")
+        assert (access["type"], access["source"], access["read_only"]) == ("bind", str(tmp_path), True)
+        rest = [volume for volume in service["volumes"] if volume != access]
+        assert rest == [volume for volume in ours[name]["volumes"] if volume["target"] != "/access"]
+
+
 def test_only_airflow_and_s3_are_published_and_on_loopback(deployment: Deployment) -> None:
     rows = run("docker", "ps", "--filter", f"label=com.docker.compose.project={PROJECT}", "--format", "{{.Names}} {{.Ports}}").stdout
     published = {row.split()[0]: re.findall(r"(\S+)->(\d+)/tcp", row) for row in rows.splitlines()}
