@@ -193,6 +193,9 @@ class NodeSetup:
         router = [f"{binary}/kube-router", f"--kubeconfig={SETTINGS}/kube-router.conf", name, "--run-router=false", "--run-firewall=true"]
         router += ["--run-service-proxy=false", "--run-loadbalancer=false", "--health-port=0", "--metrics-port=0"]
         router += [f"--service-cluster-ip-range={self.plan.services}"]
+        # kube-proxy does not try its first sync again when that fails (Kubernetes 1.34), and it fails when kube-router puts a table back as
+        # it was a moment ago: so kube-router comes later, and a kube-proxy without rules is started again.
+        rules = ["sh", "-c", "iptables-save -t nat | grep -q '^-A KUBE-SERVICES .*default/kubernetes:https'"]
         load = [
             {"name": f"image-{one}", "once": True, "after": [SOCKET], "argv": _import(f"{SETTINGS}/{one}.tar")}
             for one in ("pause", "coredns")
@@ -201,9 +204,10 @@ class NodeSetup:
             {"name": "containerd", "argv": ["containerd", "--config", f"{SETTINGS}/containerd.toml"]},
             *load,
             {"name": "kubelet", "argv": kubelet, "needs": [str(one["name"]) for one in load]},
-            {"name": "kube-proxy", "argv": proxy, "after": [CONF]},
+            {"name": "kube-proxy", "argv": proxy, "after": [CONF], "check": rules},
+            {"name": "service-rules", "once": True, "after": [CONF], "argv": rules},
             {"name": "flannel", "argv": flannel, "after": [CONF]},
-            {"name": "kube-router", "argv": router, "after": [CONF]},
+            {"name": "kube-router", "argv": router, "needs": ["service-rules"]},
         ]
 
 

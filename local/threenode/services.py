@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any
 
 FIRST_BACKOFF_S, LAST_BACKOFF_S, STEADY_S = 0.2, 10.0, 60.0
-LOOK_S = 0.1
+LOOK_S, IDLE_S = 0.1, 5.0
 """Between two looks for the files that a program waits for."""
+CHECK_FIRST_S, CHECK_S, CHECK_FAILURES = 20.0, 10.0, 2
+"""When a program is first asked whether it does its work, how often then, and how many times it may fail to in a row."""
 DEFAULTED = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 """What is ignored (Python ignores SIGPIPE, a shell's background job more) would be ignored in every container too."""
 WATCHED = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT}
@@ -35,6 +37,8 @@ class Service:
     """Names of `once` programs that must have succeeded first."""
     once: bool = False
     """It is to end with 0, and is done then; else it is to run for ever."""
+    check: Sequence[str] = ()
+    """A program that ends with 0 when this one does its work. When it does not, this one is killed and started again."""
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Service:
@@ -52,6 +56,9 @@ class _Running:
     starts: int = 0
     code: int | None = None
     """Of its last end."""
+    check_pid: int | None = None
+    check_at: float = 0.0
+    check_failures: int = 0
 
     def describe(self) -> dict[str, object]:
         state = "done" if self.done else "running" if self.pid else "waiting" if not self.starts else "ended"
@@ -77,9 +84,10 @@ class Init:
         self._all = {one.name: _Running(one) for one in self.services}
         while True:
             self._start_due()
+            self._check_due()
             self._tell()
             idle = all(one.pid or one.done for one in self._all.values())
-            got = signal.sigtimedwait(WATCHED, 5.0 if idle else LOOK_S)
+            got = signal.sigtimedwait(WATCHED, IDLE_S if idle else LOOK_S)
             if got and got.si_signo != signal.SIGCHLD:
                 return 0
             self._reap()
@@ -95,21 +103,28 @@ class Init:
     def _start(self, one: _Running) -> None:
         one.starts += 1
         one.began = time.monotonic()
-        out = self.log(one.service.name)
-        actions = [(os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0), (os.POSIX_SPAWN_DUP2, out, 1), (os.POSIX_SPAWN_DUP2, out, 2)]
-        try:
-            one.pid = os.posix_spawnp(
-                one.service.argv[0],
-                list(one.service.argv),
-                dict(self.environment),
-                file_actions=actions,
-                setsid=True,
-                setsigmask=[],
-                setsigdef=DEFAULTED,
-            )
-        except OSError as error:
-            os.write(out, f"cannot start {one.service.argv[0]}: {error}\n".encode())
+        one.check_at, one.check_failures = one.began + CHECK_FIRST_S, 0
+        one.pid = self._spawn(one.service.name, one.service.argv)
+        if one.pid is None:
             self._ended(one, 127)
+
+    def _check_due(self) -> None:
+        now = time.monotonic()
+        for one in self._all.values():
+            if one.service.check and one.pid and not one.check_pid and now >= one.check_at:
+                one.check_at = now + CHECK_S
+                one.check_pid = self._spawn(one.service.name, one.service.check)
+
+    def _spawn(self, name: str, argv: Sequence[str]) -> int | None:
+        """Starts a program that writes into the log of `name`; its pid, or None where that is impossible: the log says why."""
+        out = self.log(name)
+        actions = [(os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0), (os.POSIX_SPAWN_DUP2, out, 1), (os.POSIX_SPAWN_DUP2, out, 2)]
+        more: dict[str, Any] = {"file_actions": actions, "setsid": True, "setsigmask": [], "setsigdef": DEFAULTED}
+        try:
+            return os.posix_spawnp(argv[0], list(argv), dict(self.environment), **more)
+        except OSError as error:
+            os.write(out, f"cannot start {argv[0]}: {error}\n".encode())
+            return None
         finally:
             os.close(out)
 
@@ -125,6 +140,14 @@ class Init:
             for one in self._all.values():
                 if one.pid == pid:
                     self._ended(one, os.waitstatus_to_exitcode(status))
+                elif one.check_pid == pid:
+                    self._checked(one, os.waitstatus_to_exitcode(status))
+
+    def _checked(self, one: _Running, code: int) -> None:
+        one.check_pid = None
+        one.check_failures = one.check_failures + 1 if code else 0
+        if one.check_failures >= CHECK_FAILURES and one.pid:
+            os.kill(one.pid, signal.SIGKILL)
 
     def _ended(self, one: _Running, code: int) -> None:
         now = time.monotonic()

@@ -5,6 +5,7 @@ It is a daemon. However it dies, its shims take every component with them (local
 
 from __future__ import annotations
 
+import datetime
 import logging
 import os
 import sys
@@ -173,8 +174,13 @@ class Starter(Daemon):
         api, name = self._api, setup.node.name
         assert api is not None
         program = [sys.executable, "-I", "-S", str(MACHINE), str(setup.spec_file)]
+
+        def ready(since: datetime.datetime) -> bool:
+            """Ready says nothing of Services and NetworkPolicies: their programs are asked too."""
+            return api.node_ready(name, since) and status.all_well(status.programs(self.state, setup.node))
+
         # No grace: to stop a node is to switch it off.
-        return Component(name, program, self.state.run, master.ENVIRONMENT, 0.0, lambda since: api.node_ready(name, since), NODE_WITHIN_S)
+        return Component(name, program, self.state.run, master.ENVIRONMENT, 0.0, ready, NODE_WITHIN_S)
 
     def _refuse_dying(self, names: Iterable[str]) -> None:
         """Raises StackError when one keeps ending while it starts: to wait longer would not help."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,11 @@ def programs(state: ClusterState, node: Node) -> dict[str, dict[str, Any]]:
     except (OSError, ValueError):
         return {}
     return value if isinstance(value, dict) else {}
+
+
+def all_well(programs: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Every program runs, or is done if it is to end; not when nothing is known of any."""
+    return bool(programs) and all(one["state"] in ("running", "done") for one in programs.values())
 
 
 def trouble(state: ClusterState, node: Node) -> str:

@@ -76,6 +76,14 @@ class Cluster:
         one, _ = recorded(self.folder / "run")[node]
         return shim.descendants(one.pid)
 
+    def inside(self, node: str, *words: str) -> str:
+        """What a program says in the node's network."""
+        _, main = recorded(self.folder / "run")[node]
+        first = next(pid for pid in self.pids(node) if int(shim.stat_fields(pid)[1]) == main.pid)
+        done = subprocess.run(["nsenter", f"--net=/proc/{first}/ns/net", *words], capture_output=True, text=True, timeout=30)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
     def traces(self) -> dict[str, list[str]]:
         """All that is left of it on the machine."""
 
@@ -155,6 +163,36 @@ def test_up_while_it_is_up_says_so_and_another_plan_is_refused(cluster: Cluster)
     assert "is up with another plan (nodes is 2, not 3): `trainyard cluster down` first" in other.stderr
 
 
+def names_resolve(cluster: Cluster, node: str) -> bool:
+    """By the node's rules for the DNS Service, to a pod that may be on the other one. What answers elsewhere does not know this."""
+    plan = Plan.of(json.loads((cluster.folder / "state.json").read_text())["plan"])
+    return cluster.inside(node, sys.executable, "-c", ASK, str(plan.dns)).strip() == str(plan.kubernetes_service)
+
+
+ASK = """
+import socket, struct, sys
+name = b"".join(bytes([len(one)]) + one.encode() for one in "kubernetes.default.svc.cluster.local".split(".")) + bytes(1)
+asker = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+asker.settimeout(2)
+for _ in range(10):
+    asker.sendto(struct.pack(">HHHHHH", 7, 0x100, 1, 0, 0, 0) + name + struct.pack(">HH", 1, 1), (sys.argv[1], 53))
+    try:
+        print(socket.inet_ntoa(asker.recv(2000)[-4:]))
+        break
+    except TimeoutError:
+        pass
+"""
+
+
+def test_names_resolve_on_every_node_and_rules_that_are_lost_come_back(cluster: Cluster) -> None:
+    """A node without its rules for Services is Ready all the same: nobody else would notice."""
+    assert all(names_resolve(cluster, node) for node in ("kube-node1", "kube-node2"))
+    cluster.inside("kube-node1", "iptables", "-t", "nat", "-F", "KUBE-SERVICES")
+    assert not names_resolve(cluster, "kube-node1")
+    until(lambda: names_resolve(cluster, "kube-node1"), 120)
+    assert cluster.part("kube-node1", "kube-proxy")["restarts"] == 1
+
+
 def test_a_program_of_a_node_that_dies_is_started_again_and_pods_live_on(cluster: Cluster) -> None:
     def of(name: str) -> list[int]:
         return [pid for pid in cluster.pids("kube-node1") if Path(f"/proc/{pid}/comm").read_text().strip() == name]
@@ -180,6 +218,7 @@ def test_a_node_is_switched_off_and_on(cluster: Cluster) -> None:
     on = cluster.call("node-up", "kube-node2", within_s=240)
     assert on.returncode == 0, on.stderr
     until(lambda: cluster.status()["well"] and sleepers_run(cluster))
+    assert names_resolve(cluster, "kube-node2")
     assert "there is no node 'kube-node9': the nodes are kube-node1, kube-node2" in cluster.call("node-down", "kube-node9").stderr
 
 

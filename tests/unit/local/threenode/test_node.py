@@ -58,7 +58,10 @@ def test_services_come_up_in_an_order_that_can_be_kept(made: node.NodeSetup) -> 
     assert {name for one in services for name in one.needs} <= done_once
     assert next(one for one in services if one.name == "kubelet").needs == ["image-pause", "image-coredns"]
     waiting = {one.name for one in services if node.CONF in one.after}
-    assert waiting == {"kube-proxy", "flannel", "kube-router"}
+    assert waiting == {"kube-proxy", "flannel", "service-rules"}
+    named = {one.name: one for one in services}
+    assert named["kube-router"].needs == ["service-rules"]  # each would undo the other's first rules
+    assert named["kube-proxy"].check == named["service-rules"].argv
 
 
 def test_the_pods_network_is_written_when_it_is_known(made: node.NodeSetup) -> None:

@@ -119,6 +119,20 @@ def test_a_program_that_is_not_there_says_so_in_its_log(case: Case) -> None:
     assert "cannot start /no/such/program" in (case.folder / "one.log").read_text()
 
 
+def test_a_program_that_lives_and_does_not_do_its_work_is_started_again(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    works = case.folder / "works"
+    works.touch()
+    quick = "import local.threenode.services as s; s.CHECK_FIRST_S = s.CHECK_S = s.IDLE_S = 0.1\n"
+    monkeypatch.setattr(sys.modules[__name__], "PROGRAM", quick + PROGRAM)
+    case.start(shell("one", "echo up >> $FOLDER/starts; " + SLEEP, check=["sh", "-c", f"echo checked; test -e {works}"]))
+    case.until(lambda: len(case.words("one")) >= 3)
+    assert (case.folder / "starts").read_text() == "up\n"
+    works.unlink()
+    case.until(lambda: case.report()["one"]["restarts"] >= 1)
+    works.touch()
+    assert case.report()["one"]["exit_code"] == -signal.SIGKILL
+
+
 def test_orphans_are_reaped(case: Case) -> None:
     case.start(shell("one", f"(sleep 0.2 & echo $! > {case.folder}/orphan); {SLEEP}"))
     case.until(lambda: (case.folder / "orphan").exists() and (case.folder / "orphan").read_text().strip())

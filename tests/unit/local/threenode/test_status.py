@@ -53,6 +53,15 @@ def test_nothing_is_said_of_a_node_that_is_well(state: ClusterState) -> None:
     assert status.trouble(state, NODE) == ""
 
 
+@pytest.mark.parametrize(
+    ("states", "well"),
+    [(["running", "done"], True), (["running", "waiting"], False), (["ended"], False), ([], False)],
+)
+def test_a_node_is_well_when_every_program_is(state: ClusterState, states: list[str], well: bool) -> None:
+    say(state, **{f"program{index}": {"state": one} for index, one in enumerate(states)})
+    assert status.all_well(status.programs(state, NODE)) is well
+
+
 def test_the_newest_log_of_a_pod_is_its_trouble(state: ClusterState) -> None:
     assert status.pod_trouble(state, "kube-system_coredns") == ""
     for age, name in ((60, "kube-system_coredns-1_uid"), (0, "kube-system_coredns-2_uid"), (0, "other_pod_uid")):
