@@ -121,7 +121,7 @@ def prepared(compose_program: tuple[str, ...], base: str, tmp_path_factory: pyte
     """Images and secrets, by ``local/compose/prepare``; nothing runs yet."""
     folder = tmp_path_factory.mktemp("compose")
     kube = ensure_kube(lambda name, value: None)
-    told = {"ENV_FILE": str(folder / "env"), "TAG": TAG, "BASE": base, "KUBE_BINARY": str(kube)}
+    told = {"ENV_FILE": str(folder / "env"), "TRAINYARD_TAG": TAG, "BASE": base, "KUBE_BINARY": str(kube)}
     run(str(CHECKOUT / "local" / "compose" / "prepare"), timeout_s=BUILD_DEADLINE_S, **told)
     words = ("docker", "build", "--network", "host", "--build-arg", f"BASE={base}", "--tag", POSTGRES)
     run(*words, str(CHECKOUT / "tests" / "compose" / "postgres"), timeout_s=600)
@@ -138,7 +138,7 @@ def prepared(compose_program: tuple[str, ...], base: str, tmp_path_factory: pyte
         "AIRFLOW_PORT": str(airflow_port),
         "S3_PORT": str(s3_port),
         "POSTGRES_IMAGE": POSTGRES,
-        "TAG": TAG,
+        "TRAINYARD_TAG": TAG,
         "TRAINYARD_CONFIG_FOLDER": str(config),
     }
     values = dict(line.split("=", 1) for line in (folder / "env").read_text().splitlines() if not line.startswith("#"))

@@ -34,7 +34,12 @@ def test_secrets_are_random_and_for_ones_own_eyes(prepared: Deployment) -> None:
     assert all(len(value) >= 20 for value in secrets)
     before = prepared.env_file.read_text()
     # Again: what is there is kept, and images come from the cache.
-    told = {"ENV_FILE": str(prepared.env_file), "TAG": prepared.environment["TAG"], "PATH": "/usr/bin:/bin", "KUBE_BINARY": "/bin/true"}
+    told = {
+        "ENV_FILE": str(prepared.env_file),
+        "TRAINYARD_TAG": prepared.environment["TRAINYARD_TAG"],
+        "PATH": "/usr/bin:/bin",
+        "KUBE_BINARY": "/bin/true",
+    }
     subprocess.run(["sh", str(CHECKOUT / "local/compose/prepare")], env={**told, "DOCKER_HOST": "unix:///nonexistent"}, capture_output=True)
     assert prepared.env_file.read_text() == before
 
