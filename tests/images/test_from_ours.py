@@ -18,7 +18,7 @@ GUIDE = CHECKOUT / "docs" / "guides" / "images.md"
 def build(dockerfile: str, trainer: Image, folder: Path, tag: str, *, check: bool = True) -> subprocess.CompletedProcess[str]:
     """Builds it, standing on the image that was built here."""
     (folder / "Dockerfile").write_text(re.sub(r"^FROM \S+/trainyard/trainer:\S+", f"FROM {trainer.reference}", dockerfile, flags=re.M))
-    return run("docker", "build", "--network", "host", "--tag", tag, str(folder), timeout_s=600, check=check)
+    return run("docker", "build", "--force-rm", "--network", "host", "--tag", tag, str(folder), timeout_s=600, check=check)
 
 
 def test_the_guides_image_has_the_package_and_runs_as_the_trainers(trainer: Image, tmp_path: Path) -> None:
