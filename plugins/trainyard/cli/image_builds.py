@@ -62,6 +62,7 @@ class ImageBuild:
         context = self.root / "images" / "trainer" if self.kind == "trainer" else self.root
         words = [
             "build",
+            "--force-rm",
             "--network",
             self.network,
             "--tag",
