@@ -54,7 +54,10 @@ format: ## rewrite the sources as `make check` wants them
 lock: ## resolve requirements*.in again into the pinned requirements*.txt
 	@uv=$$($(PYTHON) -c 'from local.toolchain import ensure_uv; print(ensure_uv(lambda message: None))') && \
 	  $$uv pip compile --quiet --no-header --no-annotate --python-version 3.11 -o requirements.txt requirements.in && \
-	  $$uv pip compile --quiet --no-header --no-annotate --python-version 3.11 -o requirements-dev.txt requirements-dev.in
+	  $$uv pip compile --quiet --no-header --no-annotate --python-version 3.11 -o requirements-dev.txt requirements-dev.in && \
+	  for list in trainer/requirements trainer/requirements-gpu airflow/requirements; do \
+	    $$uv pip compile --quiet --no-header --no-annotate --python-version 3.11 -o images/$$list.txt images/$$list.in || exit 1; \
+	  done
 
 clean: ## stop the platform and delete its state and the environment
 	@if [ -x $(VENV)/python ] && [ -d var ]; then $(VENV)/python -m local.stack down; fi
