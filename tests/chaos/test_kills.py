@@ -59,11 +59,11 @@ def trainer_of(platform: Platform, role: str, *, supervisor: bool) -> int:
     raise AssertionError(f"no {role} runs: {platform.trainers()}")
 
 
-LONG_WORKER = pytest.param("worker", marks=pytest.mark.long)
-"""The gang's own tests kill workers too; a whole run for it is for `make test-long`."""
+LONG_PS, LONG_WORKER = (pytest.param(role, marks=pytest.mark.long) for role in ("ps", "worker"))
+"""The gang's own tests kill these too; a whole run for it is for `make test-long`."""
 
 
-@pytest.mark.parametrize("role", ["chief", "ps", LONG_WORKER])
+@pytest.mark.parametrize("role", ["chief", LONG_PS, LONG_WORKER])
 def test_the_training_process_of_a_replica(platform: Platform, run: str, role: str) -> None:
     os.kill(trainer_of(platform, role, supervisor=False), signal.SIGKILL)
     document = ends_well(platform, run)
