@@ -71,7 +71,8 @@ def test_the_training_process_of_a_replica(platform: Platform, run: str, role: s
     assert document["generation"] == 1, "a small fault stays inside the gang"
 
 
-@pytest.mark.parametrize("role", ["chief", LONG_WORKER])
+@pytest.mark.long
+@pytest.mark.parametrize("role", ["chief", "worker"])
 def test_a_whole_container(platform: Platform, run: str, role: str) -> None:
     os.kill(trainer_of(platform, role, supervisor=True), signal.SIGKILL)
     document = ends_well(platform, run)

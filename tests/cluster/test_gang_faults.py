@@ -50,6 +50,7 @@ def test_a_lost_chief_ends_the_generation_and_the_next_try_goes_on(tenant: GangT
     assert again.run().generation == 2
 
 
+@pytest.mark.long
 def test_the_deadline_is_the_pods_own(tenant: GangTenant) -> None:
     """apache/airflow#67227: it holds whether or not anybody watches."""
     spec = tenant.spec(training__deadline_s=30, training__start_deadline_s=20)
