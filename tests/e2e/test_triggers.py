@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.fixtures.platform import Platform, add_pipeline, until
 
 DAG = "train_vision_digits-mlp"
@@ -56,6 +58,7 @@ def test_a_backfill_trains_each_version_once(platform: Platform) -> None:
     assert again["versions"] == [], "every version was run already"
 
 
+@pytest.mark.long  # ticks as such: tests/dags/test_airflow_runs.py
 def test_a_new_file_s_tick_takes_the_newest_version_and_the_next_one_has_nothing_to_do(platform: Platform) -> None:
     dag = "train_vision_digits-tick"
     add_pipeline(platform.config, "digits-tick", {"schedule": "* * * * *"})
