@@ -11,7 +11,6 @@ import logging
 import os
 import signal
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from local.stack import ports, processes, shim
 from local.stack.airflow import Airflow
 from local.stack.control import ask
 from local.stack.control_plane import ControlPlane, prepare
-from local.stack.daemon import busy, hold, launch, tell_error
+from local.stack.daemon import busy, end, hold, launch, tell_error
 from local.stack.events import Reporter, StackError
 from local.stack.s3 import LOOPBACK, S3
 from local.stack.site import EMBEDDED
@@ -146,13 +145,7 @@ def down(state: State, arguments: argparse.Namespace) -> int:
     starter = state.starter()
     with reporter.phase("stopping"):
         if starter:
-            processes.kill([starter.pid], signal.SIGTERM)
-            deadline = time.monotonic() + DOWN_BOUND_S
-            while starter.alive() and time.monotonic() < deadline:
-                time.sleep(0.1)
-            if starter.alive():
-                reporter.note(f"the starter (pid {starter.pid}) does not end: killing it")
-                processes.kill([starter.pid])
+            end(starter, DOWN_BOUND_S, reporter)
         try:
             killed = processes.sweep(state.run)
         except TimeoutError as error:

@@ -52,14 +52,16 @@ def _pem(key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey) -> str:
     return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()).decode()
 
 
-def _name(common: str, organisation: str | None = None) -> x509.Name:
+def distinguished_name(common: str, organisation: str | None = None) -> x509.Name:
+    """User and group, as Kubernetes reads a client's certificate."""
     attributes = [x509.NameAttribute(NameOID.COMMON_NAME, common)]
     if organisation:
         attributes.append(x509.NameAttribute(NameOID.ORGANIZATION_NAME, organisation))
     return x509.Name(attributes)
 
 
-def _builder(subject: x509.Name, issuer: x509.Name, public: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+def certificate_builder(subject: x509.Name, issuer: x509.Name, public: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+    """A certificate that lives for LIFE, to be extended and signed."""
     now = datetime.datetime.now(datetime.UTC)
     # An hour back: a machine whose clock was just set right must not refuse its own certificates.
     return (
@@ -103,19 +105,19 @@ def ensure(folder: Path, more_names: Sequence[str] = ()) -> Pki:
         return pki
     pki.ca.unlink(missing_ok=True)  # it comes back last: a set without it is half-made
     authority = ec.generate_private_key(ec.SECP256R1())
-    issuer = _name("trainyard embedded cluster")
+    issuer = distinguished_name("trainyard embedded cluster")
     basic = x509.BasicConstraints(ca=True, path_length=0)
-    root = _builder(issuer, issuer, authority.public_key()).add_extension(basic, critical=True).sign(authority, hashes.SHA256())
+    root = certificate_builder(issuer, issuer, authority.public_key()).add_extension(basic, critical=True).sign(authority, hashes.SHA256())
     alternative = x509.SubjectAlternativeName(
         [*(x509.DNSName(name) for name in names), *(x509.IPAddress(ipaddress.ip_address(address)) for address in ADDRESSES)]
     )
     subjects = {
-        APISERVER: (_name("kube-apiserver"), ExtendedKeyUsageOID.SERVER_AUTH),
-        KUBELET_CLIENT: (_name("kube-apiserver-kubelet-client", "trainyard:kubelet-clients"), ExtendedKeyUsageOID.CLIENT_AUTH),
+        APISERVER: (distinguished_name("kube-apiserver"), ExtendedKeyUsageOID.SERVER_AUTH),
+        KUBELET_CLIENT: (distinguished_name("kube-apiserver-kubelet-client", "trainyard:kubelet-clients"), ExtendedKeyUsageOID.CLIENT_AUTH),
     }
     for name, (subject, usage) in subjects.items():
         key = ec.generate_private_key(ec.SECP256R1())
-        builder = _builder(subject, issuer, key.public_key()).add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        builder = certificate_builder(subject, issuer, key.public_key()).add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
         if usage == ExtendedKeyUsageOID.SERVER_AUTH:
             builder = builder.add_extension(alternative, critical=False)
         write_private(pki.key(name), _pem(key))

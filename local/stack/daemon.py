@@ -237,3 +237,14 @@ def launch(
         failed = "interrupted: nothing is left running" if code == 0 else f"the starter ended with {code}: see {starter_log}"
     print(failed, file=sys.stderr)
     return code or 130
+
+
+def end(starter: processes.Identity, within_s: float, reporter: Reporter) -> None:
+    """Ends a daemon, which ends the rest; one that does not end within `within_s` seconds is killed."""
+    processes.kill([starter.pid], signal.SIGTERM)
+    deadline = time.monotonic() + within_s
+    while starter.alive() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    if starter.alive():
+        reporter.note(f"the starter (pid {starter.pid}) does not end: killing it")
+        processes.kill([starter.pid])

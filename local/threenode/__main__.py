@@ -10,7 +10,6 @@ import argparse
 import json
 import logging
 import os
-import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -18,9 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from local.stack import processes
 from local.stack.control import ask
-from local.stack.daemon import busy, hold, launch, tell_error
+from local.stack.daemon import busy, end, hold, launch, tell_error
 from local.stack.events import Reporter, StackError
 from local.stack.state import CHECKOUT
 from local.threenode import cleaning, needs, network, programs, status
@@ -145,13 +143,7 @@ def down(state: ClusterState, arguments: argparse.Namespace) -> int:
     starter = state.starter()
     with reporter.phase("stopping"):
         if starter:
-            processes.kill([starter.pid], signal.SIGTERM)
-            deadline = time.monotonic() + DOWN_BOUND_S
-            while starter.alive() and time.monotonic() < deadline:
-                time.sleep(0.1)
-            if starter.alive():
-                reporter.note(f"the starter (pid {starter.pid}) does not end: killing it")
-                processes.kill([starter.pid])
+            end(starter, DOWN_BOUND_S, reporter)
         with held(state):
             removed = cleaning.remove_leftovers(state, cleaning.plan_of(state))
             cleaning.forget(state)

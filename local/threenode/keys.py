@@ -18,14 +18,13 @@ from typing import Any
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from local import rights
+from local.stack.certificates import RENEW_BEFORE, certificate_builder, distinguished_name
 from local.stack.state import write_private
 from local.threenode.plan import Node, Plan
 
-LIFE = datetime.timedelta(days=3650)
-RENEW_BEFORE = datetime.timedelta(days=30)
 ADMIN, RUN, SYNC = "admin", "run", "sync"
 """Who has a kubeconfig for people and for Trainyard."""
 APISERVER, KUBELET_CLIENT = "apiserver", "apiserver-kubelet-client"
@@ -136,8 +135,10 @@ class _Authority:
     @classmethod
     def new(cls) -> _Authority:
         key = ec.generate_private_key(ec.SECP256R1())
-        name = _name("trainyard threenode", None)
-        builder = _builder(name, name, key.public_key()).add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        name = distinguished_name("trainyard threenode", None)
+        builder = certificate_builder(name, name, key.public_key()).add_extension(
+            x509.BasicConstraints(ca=True, path_length=0), critical=True
+        )
         return cls(key, builder.sign(key, hashes.SHA256()))
 
     def issue(
@@ -150,7 +151,7 @@ class _Authority:
     ) -> None:
         """A client's certificate; with names or addresses a server's too."""
         key = ec.generate_private_key(ec.SECP256R1())
-        builder = _builder(_name(*subject), self.certificate.subject, key.public_key())
+        builder = certificate_builder(distinguished_name(*subject), self.certificate.subject, key.public_key())
         usages = [ExtendedKeyUsageOID.CLIENT_AUTH]
         if names or addresses:
             usages.append(ExtendedKeyUsageOID.SERVER_AUTH)
@@ -165,18 +166,3 @@ def _pem(key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey) -> str:
     # "BEGIN EC/RSA PRIVATE KEY": KCM's signer of certificates takes only that.
     form = serialization.PrivateFormat.TraditionalOpenSSL
     return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()).decode()
-
-
-def _name(common: str, organisation: str | None) -> x509.Name:
-    attributes = [x509.NameAttribute(NameOID.COMMON_NAME, common)]
-    if organisation:
-        attributes.append(x509.NameAttribute(NameOID.ORGANIZATION_NAME, organisation))
-    return x509.Name(attributes)
-
-
-def _builder(subject: x509.Name, issuer: x509.Name, public: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
-    now = datetime.datetime.now(datetime.UTC)
-    # An hour back: a machine whose clock was just set right must not refuse its own certificates.
-    begins, ends = now - datetime.timedelta(hours=1), now + LIFE
-    builder = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(public)
-    return builder.serial_number(x509.random_serial_number()).not_valid_before(begins).not_valid_after(ends)
