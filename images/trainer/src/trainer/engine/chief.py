@@ -132,7 +132,7 @@ class _Training:
         current.feed(self._dataset(start))
         meter = Meter(plan.steps, plan.train_examples, training.batch_size, start)
 
-        def fetch(result: Any) -> float:
+        def fetch(result: Any) -> float | None:
             loss = current.fetch(result)
             self._watch.touch("training")
             if publisher.stop_reason:

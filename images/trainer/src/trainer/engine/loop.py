@@ -57,7 +57,7 @@ class Pace:
 
 def run(
     schedule: Callable[[int], Any],
-    fetch: Callable[[Any], float],
+    fetch: Callable[[Any], float | None],
     workers: int,
     total: int,
     save_every: int,
@@ -67,8 +67,8 @@ def run(
 ) -> None:
     """Trains from ``meter.step`` to ``total``.
 
-    ``schedule(n)`` asks for a closure of n steps and ``fetch`` waits for its mean loss. ``save(step)`` is called every ``save_every`` steps
-    and at the end, when all scheduled steps are done and none runs.
+    ``schedule(n)`` asks for a closure of n steps and ``fetch`` waits for its mean loss (None: done, its loss is lost). ``save(step)`` is
+    called every ``save_every`` steps and at the end, when all scheduled steps are done and none runs.
 
     Raises:
         DivergedError: a loss is not finite.
@@ -82,7 +82,7 @@ def run(
     def await_oldest() -> None:
         steps, result = flight.popleft()
         loss = fetch(result)
-        if not math.isfinite(loss):
+        if loss is not None and not math.isfinite(loss):
             raise DivergedError(
                 f"the loss is {loss} within steps {meter.step + 1}–{meter.step + steps} of {total}: lower `training.learning_rate`, "
                 "or look in the model and the data for a division by 0 or a logarithm of 0"

@@ -23,12 +23,13 @@ class Progress:
     total_steps: int
     epoch: float
     """Passes over the training examples so far."""
-    loss: float
-    """Mean over the steps since the last report."""
+    loss: float | None
+    """Mean over the steps since the last report, or of that report when no loss came since; None when none ever came."""
     examples_per_second: float
 
     def line(self) -> str:
-        return f"step {self.step}/{self.total_steps} epoch {self.epoch:.1f} loss {self.loss:.4f} {self.examples_per_second:.0f} examples/s"
+        loss = "?" if self.loss is None else f"{self.loss:.4f}"
+        return f"step {self.step}/{self.total_steps} epoch {self.epoch:.1f} loss {loss} {self.examples_per_second:.0f} examples/s"
 
     def document(self) -> dict[str, Any]:
         """``progress.json``, by the contract."""
@@ -48,14 +49,17 @@ class Meter:
     def __init__(self, total_steps: int, examples: int, batch_size: int, step: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.step = step
         self._total, self._examples, self._batch, self._clock = total_steps, examples, batch_size, clock
-        self._since, self._steps, self._loss = clock(), 0, 0.0
+        self._since, self._steps = clock(), 0
+        self._loss, self._known = 0.0, 0
         self._last: float | None = None
 
-    def add(self, steps: int, mean_loss: float) -> None:
-        """``steps`` more are done, with this mean loss."""
+    def add(self, steps: int, mean_loss: float | None) -> None:
+        """``steps`` more are done, with this mean loss; None if it is not known."""
         self.step += steps
         self._steps += steps
-        self._loss += mean_loss * steps
+        if mean_loss is not None:
+            self._loss += mean_loss * steps
+            self._known += steps
 
     def due(self) -> bool:
         return self._steps > 0 and self._clock() - self._since >= EVERY_S
@@ -63,16 +67,16 @@ class Meter:
     def report(self) -> Progress:
         """The numbers since the last report; starts a new window. To be called after at least one ``add``."""
         now = self._clock()
-        loss = self._loss / max(1, self._steps)
+        loss = self._last = self.mean_loss
         rate = self._steps * self._batch / max(1e-9, now - self._since)
-        self._since, self._steps, self._loss = now, 0, 0.0
-        self._last = loss
+        self._since, self._steps = now, 0
+        self._loss, self._known = 0.0, 0
         return Progress(self.step, self._total, self.step * self._batch / self._examples, loss, rate)
 
     @property
     def mean_loss(self) -> float | None:
-        """Mean loss since the last report, or of that report when nothing came since; None when nothing was done yet."""
-        return self._loss / self._steps if self._steps else self._last
+        """Mean loss since the last report, or of that report when none came since; None when none ever came."""
+        return self._loss / self._known if self._known else self._last
 
     @property
     def pending(self) -> bool:

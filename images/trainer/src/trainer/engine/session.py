@@ -76,8 +76,10 @@ class Session:
         with self._ps_errors():
             return self._coordinator.schedule(self._closure, args=(self._iterator, self._tf.constant(steps)))
 
-    def fetch(self, result: Any) -> float:
-        """The mean loss of a scheduled closure.
+    def fetch(self, result: Any) -> float | None:
+        """The mean loss of a scheduled closure; None when it was done, but its worker died before the loss was fetched.
+
+        A result stays on its worker until it is asked for, and a closure that is done is not run again: its steps count.
 
         Raises:
             PsLost: a parameter server is gone.
@@ -87,6 +89,8 @@ class Session:
             try:
                 return float(result.fetch())
             except self._tf.errors.OpError as error:
+                if _went_with_its_worker(error):
+                    return None
                 raise self._first_error() or error from error
 
     def _first_error(self, timeout: float = 10.0) -> BaseException | None:
@@ -149,6 +153,25 @@ def _who(text: str, kind: str) -> str:
     """Which PS an error is about, in few words: TensorFlow's own are pages."""
     found = sorted(set(re.findall(r"/job:ps/replica:0/task:(\d+)", text)))
     return f"{', '.join(f'ps-{index}' for index in found) or text.splitlines()[0][:200]}: {kind}"
+
+
+_UNKNOWN_TO_A_NEW_WORKER = ("unknown device", "Primary device is not remote", "Unable to find the relevant tensor remote_handle")
+
+
+def _went_with_its_worker(error: Exception) -> bool:
+    """Whether a result is gone because its worker is: no parameter server is named.
+
+    The words are those by which TensorFlow's coordinator tells the two (``_is_worker_failure`` of cluster_coordinator.py), the last three
+    being of a worker that died and is back already. It asks so about closures that run; nobody asks about the results of those that ran.
+    """
+    from tensorflow import errors
+
+    text = str(error)
+    if "remote target /job:worker" not in text or "remote target /job:ps" in text:
+        return False
+    if isinstance(error, errors.InvalidArgumentError):
+        return any(words in text for words in _UNKNOWN_TO_A_NEW_WORKER)
+    return isinstance(error, (errors.UnavailableError, errors.AbortedError))
 
 
 def _strategy(addresses: Mapping[str, Sequence[str]]) -> Any:

@@ -29,9 +29,10 @@ class Cluster:
         self.most_waiting = max(self.most_waiting, self.waiting)
         return len(self.scheduled)
 
-    def fetch(self, number: int) -> float:
+    def fetch(self, number: int) -> float | None:
         self.waiting -= 1
-        return float(self._loss(number) if callable(self._loss) else self._loss)
+        loss = self._loss(number) if callable(self._loss) else self._loss
+        return None if loss is None else float(loss)
 
     def save(self, step: int) -> None:
         assert self.waiting == 0, "a checkpoint is only of steps that are done"
@@ -72,6 +73,18 @@ def test_the_first_closure_is_awaited_alone_and_the_queue_is_bounded() -> None:
     cluster.run(500, 500, workers=3)
     assert waiting_at_schedule[:2] == [0, 0]
     assert cluster.most_waiting == 3 * QUEUED_PER_WORKER
+
+
+@pytest.mark.parametrize(("lost", "loss"), [({3, 30}, 1.0), (set(range(1001)), None)])
+def test_steps_whose_loss_went_with_their_worker_count(lost: set[int], loss: float | None) -> None:
+    cluster = Cluster(lambda number: None if number in lost else 1.0)
+    meter = cluster.run(1000, 500)
+    assert meter.step == 1000
+    assert sum(cluster.scheduled) == 1000
+    assert cluster.saved == [500, 1000]
+    assert meter.mean_loss == loss
+    assert cluster.reports[-1].loss == loss
+    assert f" loss {'?' if loss is None else '1.0000'} " in cluster.reports[-1].line()
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
