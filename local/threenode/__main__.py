@@ -123,7 +123,7 @@ def up(state: ClusterState, arguments: argparse.Namespace, argv: Sequence[str]) 
         if code == 0 and not arguments.json:
             print(how_to_use(state.read()))
         return code
-    network.check_free(plan)
+    network.check_free(plan, state.root)
     built = {name: str(path) for name, path in programs.ensure(reporter).items()}
     words = [word for word in argv[1:] if word != "--json"]
     command = [sys.executable, "-m", "local.threenode", "serve", "--json", "--programs", json.dumps(built), *words]

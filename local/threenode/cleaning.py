@@ -38,12 +38,12 @@ def plan_of(state: ClusterState) -> Plan | None:
 
 
 def remove_leftovers(state: ClusterState, plan: Plan | None) -> Removed:
-    """Processes first, then what they held. Raises StackError naming what stays."""
+    """Processes first, then what they held, unless another cluster has the same bridge by now. Raises StackError naming what stays."""
     try:
         killed = processes.sweep(state.run)
     except TimeoutError as error:
         raise StackError(str(error)) from error
-    if plan is None:
+    if plan is None or network.owner(plan) not in (None, str(state.root)):
         return Removed(killed)
     gone = network.remove(plan)
     return Removed(killed, gone, sum(cgroups.remove(node) for node in plan.all_nodes()))

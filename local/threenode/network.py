@@ -17,6 +17,7 @@ from local.threenode.needs import SEARCH
 from local.threenode.plan import Node, Plan
 
 GONE_WITHIN_S = 10.0
+ALIAS = "trainyard cluster in "
 FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
 
 
@@ -60,8 +61,20 @@ def _networks(link: dict[str, object]) -> Iterator[IPv4Network]:
             yield IPv4Network(f"{one['local']}/{one['prefixlen']}", strict=False)
 
 
-def check_free(plan: Plan) -> None:
-    """Raises StackError where another interface has addresses of ours: both would be unreachable by turns."""
+def owner(plan: Plan) -> str | None:
+    """The folder of the cluster whose bridge it is; None where there is no bridge of that name, or it is no cluster's."""
+    alias = str(links().get(plan.bridge, {}).get("ifalias") or "")
+    return alias.removeprefix(ALIAS) if alias.startswith(ALIAS) else None
+
+
+def check_free(plan: Plan, folder: Path) -> None:
+    """For the cluster in `folder`. Raises StackError where another's is up on the same bridge (to end ours would be to end its), or where
+    another interface has addresses of ours: both would be unreachable by turns."""
+    if (other := owner(plan)) not in (None, str(folder)):
+        way_out = (
+            f"`trainyard cluster down --state {other}` first, or give other values of --bridge, --subnet, --pods, --services and --port"
+        )
+        raise StackError(f"interface {plan.bridge} is of the cluster in {other}: {way_out}")
     options = {"--subnet": plan.subnet, "--pods": plan.pods, "--services": plan.services}
     for name, link in links().items():
         if name == plan.bridge:
@@ -72,14 +85,15 @@ def check_free(plan: Plan) -> None:
                     raise StackError(f"{option} {ours} overlaps with {there}, which interface {name} has: choose another by {option}")
 
 
-def make(plan: Plan) -> None:
-    """Bridge, address, rules, forwarding. Raises StackError."""
-    check_free(plan)
+def make(plan: Plan, folder: Path) -> None:
+    """Bridge, address, rules, forwarding, for the cluster in `folder`. Raises StackError."""
+    check_free(plan, folder)
     there = links().get(plan.bridge)
     if there is None:
         run("ip", "link", "add", plan.bridge, "type", "bridge")
     elif there.get("link_type") != "ether" or run("ip", "-d", "link", "show", plan.bridge).stdout.find("bridge") < 0:
         raise StackError(f"interface {plan.bridge} is there already, and is no bridge: choose another name by --bridge")
+    run("ip", "link", "set", plan.bridge, "alias", f"{ALIAS}{folder}")
     run("ip", "addr", "replace", f"{plan.master}/{plan.subnet.prefixlen}", "dev", plan.bridge)
     run("ip", "link", "set", plan.bridge, "up")
     try:

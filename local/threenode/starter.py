@@ -86,7 +86,7 @@ class Starter(Daemon):
         master.check_ports(self.plan)
         needs.load_modules()
         with self.reporter.phase("network", f"{self.plan.bridge}, {self.plan.subnet}"):
-            network.make(self.plan)
+            network.make(self.plan, self.state.root)
         made = keys.ensure(self.state.keys, self.plan)
         api = self._api = Api(self.plan.server, made)
         self._write_kubeconfigs(made)

@@ -9,8 +9,12 @@ from typing import Any
 import pytest
 
 from local.stack.events import StackError
-from local.threenode import network, resolving
+from local.threenode import cgroups, network, resolving
+from local.threenode.cleaning import remove_leftovers
+from local.threenode.layout import ClusterState
 from local.threenode.plan import Plan
+
+FOLDER = Path("/var/lib/trainyard/threenode")
 
 
 def link(address: str, length: int) -> dict[str, Any]:
@@ -28,14 +32,31 @@ def test_a_network_that_the_machine_is_in_already_is_refused_by_its_option(monke
     with pytest.raises(
         StackError, match=r"--pods 10.245.0.0/16 overlaps with 10.245.0.0/16, which interface eth0 has: choose another by --pods"
     ):
-        network.check_free(Plan())
+        network.check_free(Plan(), FOLDER)
 
 
 def test_networks_beside_others_and_its_own_bridge_are_no_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
     machine(monkeypatch, docker0=link("172.17.0.1", 16), rk0=link("172.31.255.1", 24), ty0=link("172.31.254.1", 24))
-    network.check_free(Plan())
+    network.check_free(Plan(), FOLDER)
     with pytest.raises(StackError, match="interface ty0 has"):
-        network.check_free(Plan(bridge="ty1"))
+        network.check_free(Plan(bridge="ty1"), FOLDER)
+
+
+def test_a_bridge_of_another_cluster_is_refused_and_left_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    machine(monkeypatch, ty0=link("172.31.254.1", 24) | {"ifalias": f"trainyard cluster in {FOLDER}"})
+    network.check_free(Plan(), FOLDER)
+    state, taken = ClusterState.at(tmp_path / "other"), []
+    with pytest.raises(
+        StackError, match=f"interface ty0 is of the cluster in {FOLDER}: `trainyard cluster down --state {FOLDER}` first, or"
+    ):
+        network.check_free(Plan(), state.root)
+    monkeypatch.setattr(network, "remove", lambda plan: taken.append(plan) or [])
+    monkeypatch.setattr(cgroups, "remove", lambda node: taken.append(node) or 0)
+    remove_leftovers(state, Plan())
+    assert taken == []
+    machine(monkeypatch, ty0=link("172.31.254.1", 24) | {"ifalias": f"trainyard cluster in {state.root}"})
+    remove_leftovers(state, Plan())
+    assert taken == [Plan(), *Plan().all_nodes()]
 
 
 def test_every_rule_names_its_cluster_so_that_no_other_is_taken_away() -> None:
