@@ -5,9 +5,12 @@ PYTHON ?= python3
 VENV := .venv/bin
 # Tests start clusters of their own: nothing of a running platform is touched.
 PYTEST := $(VENV)/python -m pytest
-# In this order: what is cheap fails first. Tests that share no cluster run two at a time, whole files each.
-PARTED := -n 2 --dist loadfile tests/unit tests/contract tests/dags
-PLATFORM := tests/cluster tests/e2e tests/chaos
+# In this order: what is cheap fails first. Files run two at a time: each of the two has servers, and where needed a cluster, of its own.
+# A whole platform with Airflow, which trains, has the machine for itself.
+PARTED := -n 2 --dist loadfile
+FAST := $(PARTED) tests/unit tests/contract tests/dags
+CLUSTER := $(PARTED) --no-loadscope-reorder tests/cluster tests/stack
+PLATFORM := tests/e2e tests/chaos
 
 .PHONY: help setup run up down test test-fast test-cluster test-long check format lock clean
 
@@ -28,12 +31,13 @@ down: ## stop it (same as ./trainyard down)
 
 test: setup ## everything CI runs: lint, types, layers and all tests but the long ones
 	@$(MAKE) --no-print-directory check
-	@$(PYTEST) --durations=20 -m "not long" $(PARTED)
+	@$(PYTEST) --durations=20 -m "not long" $(FAST)
+	@$(PYTEST) --durations=20 -m "not long" $(CLUSTER)
 	@$(PYTEST) --durations=20 -m "not long" $(PLATFORM)
 
 test-fast: ## no cluster, nothing slow
 	@$(PYTHON) local/bootstrap.py --dev
-	@$(PYTEST) -m "not slow and not cluster and not e2e and not chaos and not long" $(PARTED)
+	@$(PYTEST) -m "not slow and not cluster and not e2e and not chaos and not long" $(FAST)
 
 test-cluster: setup ## the same on a genuine Kubernetes of three nodes on this machine (root, Docker; minutes to build once)
 	@.ci/test-cluster

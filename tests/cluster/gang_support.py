@@ -19,6 +19,7 @@ from kubernetes import client as k8s
 from tests.cluster.relay import relayed
 from tests.cluster.support import Profile
 from tests.fixtures.identities import wait_for_right
+from tests.fixtures.platform import my_share
 from tests.fixtures.run_spec import run_spec_document
 from tests.fixtures.s3 import S3Server
 from trainyard.contract import keys, names
@@ -194,14 +195,16 @@ POD_HOST = "TRAINYARD_TEST_HOST"
 
 def gang_profile(profile: Profile) -> ClusterProfile:
     """The cluster under test, as the orchestration is told of it; its "trainer" needs Python only."""
+    # Each process that tests has an embedded cluster of its own, and all of them have one network.
+    ports = my_share(range(29000, 30000))
     return ClusterProfile(
         name="test",
         addressing="host" if profile.embedded else "dns",
-        ports=PortRange(first=29000, last=29999, block=16) if profile.embedded else None,
+        ports=PortRange(first=ports.start, last=ports.stop - 1, block=16) if profile.embedded else None,
         port=None if profile.embedded else 2222,
         images=Images(trainer=profile.image, airflow=profile.image),
         image_pull_policy="IfNotPresent",
-        counts_scratch=profile.embedded,
+        counts_scratch=profile.evicts_full_volumes,
         s3=S3(mode="external", bucket_prefix="test"),
     )
 

@@ -16,6 +16,8 @@ def test_a_deleted_worker_is_replaced_and_the_gang_goes_on(tenant: GangTenant) -
     gang, log = tenant.gang(spec, behave(chief={"seconds": 25}))
     running = Running(gang)
     wait_for(lambda: log.has("all 5 replicas run"), "the gang runs")
+    # A container runs before its program has said anything.
+    wait_for(lambda: log.count("[worker-1] worker-1 of generation 1") == 1, "the worker's log is followed")
     worker = next(pod for pod in tenant.pods(spec.run) if pod.replica == "worker-1")
     tenant.core.delete_namespaced_pod(worker.name, tenant.namespace)
     wait_for(lambda: log.has("worker-1 was replaced"), "the worker is replaced")
