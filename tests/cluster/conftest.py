@@ -39,17 +39,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--cluster-profile", default=None, help="YAML: what the cluster under test has (tests/cluster/conftest.py)")
 
 
-SHARED = ("test_doctor", "test_identities", "test_site", "test_tenants")
-"""Files whose cases change or judge what the whole cluster has: the platform's namespace, roles, the doctor's leavings."""
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.cluster)
-            # Side by side on one cluster (`-n 2 --dist loadgroup`): file by file, but these one after the other.
-            item.add_marker(pytest.mark.xdist_group("shared" if item.path.stem in SHARED else item.path.stem))
 
 
 @pytest.fixture(scope="session")
