@@ -3,7 +3,8 @@
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv/bin
-# Tests start clusters of their own: nothing of a running platform is touched.
+# Tests start clusters of their own: nothing of a running platform is touched, nor of the cluster that a shell's KUBECONFIG names.
+unexport KUBECONFIG
 PYTEST := $(VENV)/python -m pytest
 # In this order: what is cheap fails first. Files run two at a time: each of the two has servers, and where needed a cluster, of its own.
 # A whole platform with Airflow, which trains, has the machine for itself.
