@@ -18,6 +18,7 @@ from local.threenode.plan import Node, Plan
 
 GONE_WITHIN_S = 10.0
 ALIAS = "trainyard cluster in "
+INTERFACES = Path("/sys/class/net")
 FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
 
 
@@ -63,7 +64,10 @@ def _networks(link: dict[str, object]) -> Iterator[IPv4Network]:
 
 def owner(plan: Plan) -> str | None:
     """The folder of the cluster whose bridge it is; None where there is no bridge of that name, or it is no cluster's."""
-    alias = str(links().get(plan.bridge, {}).get("ifalias") or "")
+    try:
+        alias = (INTERFACES / plan.bridge / "ifalias").read_text(encoding="utf-8").strip()  # `ip -json addr` does not tell it
+    except OSError:
+        return None
     return alias.removeprefix(ALIAS) if alias.startswith(ALIAS) else None
 
 

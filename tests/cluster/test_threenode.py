@@ -163,6 +163,19 @@ def test_up_while_it_is_up_says_so_and_another_plan_is_refused(cluster: Cluster)
     assert "is up with another plan (nodes is 2, not 3): `trainyard cluster down` first" in other.stderr
 
 
+def test_another_cluster_on_the_same_bridge_is_refused_and_its_end_harms_nothing(cluster: Cluster, tmp_path: Path) -> None:
+    other = Cluster(tmp_path / "other")
+    refused = other.up()
+    assert refused.returncode == 1
+    assert (
+        f"interface {BRIDGE} is of the cluster in {cluster.folder}: `trainyard cluster down --state {cluster.folder}` first"
+        in refused.stderr
+    )
+    assert other.call("down").returncode == 0
+    assert cluster.status()["well"]
+    assert all(names_resolve(cluster, node) for node in ("kube-node1", "kube-node2"))
+
+
 def names_resolve(cluster: Cluster, node: str) -> bool:
     """By the node's rules for the DNS Service, to a pod that may be on the other one. What answers elsewhere does not know this."""
     plan = Plan.of(json.loads((cluster.folder / "state.json").read_text())["plan"])

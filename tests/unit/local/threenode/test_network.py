@@ -43,18 +43,20 @@ def test_networks_beside_others_and_its_own_bridge_are_no_trouble(monkeypatch: p
 
 
 def test_a_bridge_of_another_cluster_is_refused_and_left_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    machine(monkeypatch, ty0=link("172.31.254.1", 24) | {"ifalias": f"trainyard cluster in {FOLDER}"})
+    machine(monkeypatch, ty0=link("172.31.254.1", 24))
+    monkeypatch.setattr(network, "INTERFACES", tmp_path)
+    alias = tmp_path / "ty0" / "ifalias"
+    alias.parent.mkdir()
+    alias.write_text(f"trainyard cluster in {FOLDER}\n")
     network.check_free(Plan(), FOLDER)
     state, taken = ClusterState.at(tmp_path / "other"), []
-    with pytest.raises(
-        StackError, match=f"interface ty0 is of the cluster in {FOLDER}: `trainyard cluster down --state {FOLDER}` first, or"
-    ):
+    with pytest.raises(StackError, match=f"ty0 is of the cluster in {FOLDER}: `trainyard cluster down --state {FOLDER}` first, or"):
         network.check_free(Plan(), state.root)
     monkeypatch.setattr(network, "remove", lambda plan: taken.append(plan) or [])
     monkeypatch.setattr(cgroups, "remove", lambda node: taken.append(node) or 0)
     remove_leftovers(state, Plan())
     assert taken == []
-    machine(monkeypatch, ty0=link("172.31.254.1", 24) | {"ifalias": f"trainyard cluster in {state.root}"})
+    alias.write_text(f"trainyard cluster in {state.root}\n")
     remove_leftovers(state, Plan())
     assert taken == [Plan(), *Plan().all_nodes()]
 
