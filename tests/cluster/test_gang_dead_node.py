@@ -1,36 +1,16 @@
-"""A node that dies with replicas on it. Only where somebody can make one die: the commands are in the environment, ``{node}`` in them.
-
-TRAINYARD_TEST_NODE_DOWN='realkube node-down {node}'  TRAINYARD_TEST_NODE_UP='realkube up …'
-"""
+"""A node that dies with replicas on it. Only where somebody can make one die (tests/fixtures/nodes.py)."""
 
 from __future__ import annotations
-
-import os
-import shlex
-import subprocess
-from collections.abc import Iterator
 
 import pytest
 
 from tests.cluster.gang_support import GangTenant, Running, behave, wait_for
-
-DOWN, UP = "TRAINYARD_TEST_NODE_DOWN", "TRAINYARD_TEST_NODE_UP"
+from tests.fixtures.nodes import Nodes
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 
-@pytest.fixture
-def kill_node() -> Iterator[list[str]]:
-    """Nodes put here are killed by the test and brought back after it."""
-    if DOWN not in os.environ or UP not in os.environ:
-        pytest.skip(f"{DOWN} and {UP} do not say how a node dies and comes back")
-    killed: list[str] = []
-    yield killed
-    for node in killed:
-        subprocess.run(shlex.split(os.environ[UP].format(node=node)), check=True, timeout=200, stdout=subprocess.DEVNULL)
-
-
-def test_replicas_on_a_dead_node_are_replaced_on_a_living_one(tenant: GangTenant, kill_node: list[str]) -> None:
+def test_replicas_on_a_dead_node_are_replaced_on_a_living_one(tenant: GangTenant, nodes: Nodes) -> None:
     """Their pods stay Running in the API for ever, and a Job replaces a pod only when it has failed or gone."""
     spec = tenant.spec(training__deadline_s=900)
     gang, log = tenant.gang(spec, behave(chief={"seconds": 200}))
@@ -43,8 +23,7 @@ def test_replicas_on_a_dead_node_are_replaced_on_a_living_one(tenant: GangTenant
     node = victims.pop()
     assert node is not None
     lost = {pod.replica for pod in pods if pod.node == node}
-    subprocess.run(shlex.split(os.environ[DOWN].format(node=node)), check=True, timeout=60, stdout=subprocess.DEVNULL)
-    kill_node.append(node)
+    nodes.kill(node)
     wait_for(lambda: log.has(": giving up pod"), "the operator notices", 180)
     for replica in lost:
         wait_for(lambda replica=replica: log.has(f"{replica} was replaced"), f"{replica} is replaced", 120)  # type: ignore[misc]
@@ -53,15 +32,14 @@ def test_replicas_on_a_dead_node_are_replaced_on_a_living_one(tenant: GangTenant
     assert tenant.pods(spec.run) == []
 
 
-def test_a_gang_with_its_chief_on_a_dead_node_is_taken_down_within_its_bound(tenant: GangTenant, kill_node: list[str]) -> None:
+def test_a_gang_with_its_chief_on_a_dead_node_is_taken_down_within_its_bound(tenant: GangTenant, nodes: Nodes) -> None:
     spec = tenant.spec(training__deadline_s=900)
     gang, log = tenant.gang(spec, behave(chief={"seconds": 600}))
     running = Running(gang)
     wait_for(lambda: log.has("all 5 replicas run"), "the gang runs", 60)
     node = next(pod.node for pod in tenant.pods(spec.run) if pod.role == "chief")
     assert node is not None
-    subprocess.run(shlex.split(os.environ[DOWN].format(node=node)), check=True, timeout=60, stdout=subprocess.DEVNULL)
-    kill_node.append(node)
+    nodes.kill(node)
     running.join(300)
     assert not running.is_alive()
     assert "Lost" in str(running.error)
