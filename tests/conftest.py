@@ -4,7 +4,7 @@ import sys
 
 from absl import logging as absl_logging
 
-pytest_plugins = ["tests.fixtures.airflow_home", "tests.fixtures.nodes", "tests.fixtures.s3"]
+pytest_plugins = ["tests.fixtures.airflow_home", "tests.fixtures.nodes", "tests.fixtures.s3", "tests.fixtures.shared_platform"]
 
 # Airflow's logging set-up closes every handler it finds, and absl's (TensorFlow's) then closes the stream it was made on: pytest's own
 # capture. It leaves the process's real stderr open.

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.chaos import STEPS
 from tests.fixtures.platform import Platform, until
+from tests.fixtures.shared_platform import CHECKPOINT_EVERY, STEPS
 
 END_WITHIN_S = 400.0
 
@@ -22,7 +22,7 @@ END_WITHIN_S = 400.0
 def run(platform: Platform) -> str:
     """A run that trains and has a checkpoint to go on from."""
     started = str(platform.begin("digits-long")["run"])
-    platform.wait_for_training(started, step=700)
+    platform.wait_for_training(started, step=CHECKPOINT_EVERY + 200)
     return started
 
 
@@ -43,7 +43,7 @@ def steps_logged(platform: Platform, run: str) -> list[int]:
 
 def went_back_at_most_to_a_checkpoint(steps: list[int]) -> None:
     restarts = [later for earlier, later in itertools.pairwise(steps) if later < earlier]
-    assert all(step >= 500 for step in restarts), f"training began anew instead of at its checkpoint: {restarts}"
+    assert all(step >= CHECKPOINT_EVERY for step in restarts), f"training began anew instead of at its checkpoint: {restarts}"
 
 
 def trainer_of(platform: Platform, role: str, *, supervisor: bool) -> int:

@@ -8,11 +8,12 @@ import time
 import pytest
 
 from tests.fixtures.platform import Platform, until
+from tests.fixtures.shared_platform import CHECKPOINT_EVERY, STEPS
 
 
 def test_cancel_leaves_nothing_and_retry_goes_on_from_the_checkpoint(platform: Platform) -> None:
     run = platform.begin("digits-long")["run"]
-    platform.wait_for_training(run, step=600)
+    platform.wait_for_training(run, step=CHECKPOINT_EVERY + 200)
     cancelled = platform.trainyard("cancel", run)
     assert cancelled.code == 0, cancelled.err
     platform.no_pods(within_s=30)
@@ -26,9 +27,9 @@ def test_cancel_leaves_nothing_and_retry_goes_on_from_the_checkpoint(platform: P
     assert again.end["outcome"] == "exported"
     chief = platform.trainyard("logs", run, "chief-0").out
     assert "going on from step" in chief
-    first = [int(line.split("step ")[1].split("/")[0]) for line in chief.splitlines() if "step " in line and "/6000" in line]
+    first = [int(line.split("step ")[1].split("/")[0]) for line in chief.splitlines() if "step " in line and f"/{STEPS}" in line]
     lower = [later for earlier, later in itertools.pairwise(first) if later < earlier]
-    assert all(step >= 200 for step in lower), f"it began anew instead of at its checkpoint: {lower}"
+    assert all(step >= CHECKPOINT_EVERY for step in lower), f"it began anew instead of at its checkpoint: {lower}"
 
 
 @pytest.mark.long
