@@ -96,6 +96,8 @@ def runs(pipeline: str, count: int, watcher: Watcher) -> Iterator[dict[str, floa
             sys.exit(f"run {number} of {pipeline} ended with {done.returncode}:\n{done.stderr}{done.stdout[-1000:]}")
         time.sleep(SETTLE_S)
         seconds = measure([pod for uid, pod in watcher.pods.items() if uid not in before])
+        end = json.loads(done.stdout.splitlines()[-1])
+        seconds["the whole run, from its begin to its end"] = float(end["seconds"])
         print(f"run {number}: " + ", ".join(f"{name} {value:.2f} s" for name, value in seconds.items()), file=sys.stderr, flush=True)
         yield seconds
 
@@ -116,9 +118,9 @@ def main() -> None:
     if options.json:
         print(json.dumps(rows))
         return
-    print(f"{'':<32}{'p50':>8}{'max':>8}{'÷ one pod':>11}")
+    print(f"{'':<42}{'p50':>8}{'max':>8}{'÷ one pod':>11}")
     for name, values in rows.items():
-        print(f"{name:<32}{statistics.median(values):>7.2f}s{max(values):>7.2f}s{statistics.median(values) / baseline:>11.2f}")
+        print(f"{name:<42}{statistics.median(values):>7.2f}s{max(values):>7.2f}s{statistics.median(values) / baseline:>11.2f}")
 
 
 if __name__ == "__main__":
