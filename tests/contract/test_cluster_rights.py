@@ -104,7 +104,8 @@ def test_all_tenants_jobs_are_seen_only_where_ports_are_shared() -> None:
 def test_upkeep_may_take_down_and_nothing_else() -> None:
     source = ast.parse((SOURCES / "kube" / "takedown.py").read_text(encoding="utf-8"))
     (takedown,) = (node for node in ast.walk(source) if isinstance(node, ast.ClassDef) and node.name == "Takedown")
-    assert role("ClusterRole", names.SERVICE_ACCOUNT_UPKEEP) == set(calls(takedown))
+    reaper = calls_of((SOURCES / "upkeep" / "reaping").glob("*.py"))
+    assert role("ClusterRole", names.SERVICE_ACCOUNT_UPKEEP) == set(calls(takedown)) | reaper
 
 
 @pytest.fixture
@@ -115,7 +116,7 @@ def settings() -> Settings:
 def test_sync_may_make_what_it_makes_and_nothing_else(settings: Settings) -> None:
     made = objects.platform_objects()
     for tenant in settings.tenants.values():
-        made += objects.tenant_objects(tenant)
+        made += objects.tenant_objects(tenant, settings.cluster)
         made.append(objects.config_map(names.CONFIG_MAP_CA, names.namespace(tenant.name), {}))
     made.append(objects.config_map(names.CONFIG_MAP_CA, names.PLATFORM_NAMESPACE, {}))
     made += [objects.secret(identity.secret, identity.namespace, {}) for identity in identities(settings)]

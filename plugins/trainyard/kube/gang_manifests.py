@@ -65,12 +65,19 @@ def replica_slots(spec: RunSpec) -> dict[str, int]:
     return {names.ROLE_CHIEF: gang.chief_slots, names.ROLE_PS: gang.ps_slots, names.ROLE_WORKER: gang.worker_slots}
 
 
-def gang_pods(spec: RunSpec, *, counts_scratch: bool = True) -> list[dict[str, str]]:
+def replica_gpus(spec: RunSpec) -> dict[str, int]:
+    """GPUs of one replica of each role: only workers compute gradients."""
+    return {names.ROLE_CHIEF: 0, names.ROLE_PS: 0, names.ROLE_WORKER: spec.gang.worker_gpus}
+
+
+def gang_pods(spec: RunSpec, site: Site) -> list[dict[str, str]]:
     """Resources of each of the gang's pods."""
-    slots = replica_slots(spec)
-    return [
-        pod_resources(spec.slot, slots[role], counts_scratch=counts_scratch) for role, count in replicas(spec).items() for _ in range(count)
-    ]
+    slots, gpus = replica_slots(spec), replica_gpus(spec)
+
+    def one(role: str) -> dict[str, str]:
+        return pod_resources(spec.slot, slots[role], counts_scratch=site.counts_scratch, gpus=gpus[role], gpu_resource=site.gpu_resource)
+
+    return [one(role) for role, count in replicas(spec).items() for _ in range(count)]
 
 
 def dns_addresses(spec: RunSpec, generation: int, port: int, *, shared: bool = False) -> Addresses:
@@ -174,6 +181,7 @@ def _job(
         site,
         command=command,
         slots=replica_slots(spec)[role],
+        gpus=replica_gpus(spec)[role],
         labels=ours,
         annotations=labels.run_annotations(spec),
         environment_={environment.ROLE: role, environment.GANG: addresses.to_json(generation)},

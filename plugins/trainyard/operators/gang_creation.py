@@ -72,7 +72,7 @@ class GangCreation:
         Raises:
             GangError: no room (``NoRoom``), or not whole by the start deadline (``StartDeadline``), with the reasons; nothing is left.
         """
-        wanted = quota.demand(gang_manifests.gang_pods(self._spec, counts_scratch=self._cluster.profile.counts_scratch))
+        wanted = quota.demand(gang_manifests.gang_pods(self._spec, self._cluster.site))
         with self._cluster.start_lock() as lock:
             self._wait_for_room(lock, wanted)
             try:

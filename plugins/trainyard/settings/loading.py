@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from pydantic import BaseModel
 
@@ -31,6 +31,7 @@ FOLDERS: Final = ("tenants", "datasets", "pipelines", "clusters")
 SCHEMAS: Final = "schemas"
 
 M = TypeVar("M", bound=BaseModel)
+Complete = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -75,16 +76,17 @@ class _Kind(Generic[M]):
     names: list[str] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
-    def read(self, config_dir: Path, only: str | None = None) -> None:
+    def read(self, config_dir: Path, only: str | None = None, complete: Complete = dict) -> None:
+        """Every file of the folder; ``complete`` adds to a file's content what others give it."""
         folder = config_dir / self.folder
         for path in sorted(folder.glob("*.y*ml")) if folder.is_dir() else ():
             file = f"{config_dir.name}/{self.folder}/{path.name}"
             if path.suffix != ".yaml":
                 self.problems.append(Problem(file, None, "", None, "must end in .yaml: rename the file"))
             elif only is None or path.stem == only:
-                self._read_file(path, file)
+                self._read_file(path, file, complete)
 
-    def _read_file(self, path: Path, file: str) -> None:
+    def _read_file(self, path: Path, file: str, complete: Complete) -> None:
         name = path.stem
         self.names.append(name)
         document, problems = read_document(path, file)
@@ -92,7 +94,7 @@ class _Kind(Generic[M]):
         if document is None:
             return
         self.documents[name] = document
-        value, problems = validate(self.model, document, name)
+        value, problems = validate(self.model, document, name, complete)
         self.problems += problems
         if value is not None:
             self.good[name] = value
@@ -121,6 +123,12 @@ class _Folder:
         yield from self.strays
         for kind in (self.tenants, self.datasets, self.pipelines):
             yield from kind.problems
+
+    def with_defaults(self, data: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A pipeline file's content, completed by its tenant's ``defaults``."""
+        named = data.get("tenant")
+        tenant = self.tenants.good.get(named) if isinstance(named, str) else None
+        return data if tenant is None else tenant.defaults.beneath(data)
 
     def settings(self, cluster: ClusterProfile) -> Settings:
         return Settings(
@@ -210,8 +218,9 @@ def _read(config_dir: Path | str | None, cluster: str | None, environ: Mapping[s
     folder = _Folder(find_config(config_dir, environ))
     _read_cluster(folder, cluster or environ.get(CLUSTER_VARIABLE) or DEFAULT_CLUSTER, environ, every_profile=every_profile)
     folder.strays += _strays(folder.config_dir)
-    for kind in (folder.tenants, folder.datasets, folder.pipelines):
-        kind.read(folder.config_dir)
+    folder.tenants.read(folder.config_dir)
+    folder.datasets.read(folder.config_dir)
+    folder.pipelines.read(folder.config_dir, complete=folder.with_defaults)
     # Tenants stay usable: whose file is the wrong one nobody can tell.
     folder.tenants.problems += check_members(folder.tenants.good, folder.tenants.documents)
     for name, dataset in list(folder.datasets.good.items()):

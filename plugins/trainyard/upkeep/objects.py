@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from trainyard.contract import names
-from trainyard.settings import Tenant
+from trainyard.settings import ClusterProfile, Tenant
 from trainyard.settings.quantities import times_cpu, times_memory
+from trainyard.settings.tenants import Extras
 
 QUOTA: Final = "tenant"
 LIMITS: Final = "tenant"
@@ -52,9 +53,12 @@ def service_account(name: str, namespace: str, tenant: str | None = None) -> Man
     return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata, "automountServiceAccountToken": False}
 
 
-def resource_quota(tenant: Tenant, *, counts_scratch: bool = True) -> Manifest:
-    """slots × slot, at most one pod a slot, and nothing that costs outside the slots: no volumes, no load balancers."""
-    slots, slot = tenant.slots, tenant.slot
+def resource_quota(tenant: Tenant, *, counts_scratch: bool = True, gpu_resource: str = "nvidia.com/gpu", closed: bool = False) -> Manifest:
+    """slots × slot, at most one pod a slot, its GPUs, and of what costs outside the slots only what its file says.
+
+    ``closed``: nothing at all may be made any more; for a tenant that is draining and has no run left.
+    """
+    slots, slot = 0 if closed else tenant.slots, tenant.slot
     amounts = {
         "cpu": times_cpu(slot.cpu, slots),
         "memory": times_memory(slot.memory, slots),
@@ -62,7 +66,14 @@ def resource_quota(tenant: Tenant, *, counts_scratch: bool = True) -> Manifest:
     if counts_scratch:
         amounts["ephemeral-storage"] = times_memory(slot.scratch, slots)
     hard = {f"{side}.{resource}": amount for side in ("requests", "limits") for resource, amount in amounts.items()}
-    hard |= {"pods": str(slots), "persistentvolumeclaims": "0", "services.nodeports": "0", "services.loadbalancers": "0"}
+    extras = Extras() if closed else tenant.extras
+    hard |= {
+        "pods": str(slots),
+        f"requests.{gpu_resource}": str(0 if closed else tenant.gpus),
+        "persistentvolumeclaims": str(extras.volume_claims),
+        "services.nodeports": str(extras.node_ports),
+        "services.loadbalancers": str(extras.load_balancers),
+    }
     metadata = _metadata(QUOTA, names.namespace(tenant.name), tenant.name)
     return {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": {"hard": hard}}
 
@@ -131,13 +142,17 @@ def platform_objects(*, host_network: bool = False) -> list[Manifest]:
     return [namespace(names.PLATFORM_NAMESPACE, host_network=host_network)]
 
 
-def tenant_objects(tenant: Tenant, *, counts_scratch: bool = True, host_network: bool = False) -> list[Manifest]:
-    """All of a tenant but what comes from S3 and from the site, in an order in which each can be made."""
+def tenant_objects(tenant: Tenant, cluster: ClusterProfile, *, closed: bool = False) -> list[Manifest]:
+    """All of a tenant but what comes from S3 and from the site, in an order in which each can be made.
+
+    ``closed``: its quota is 0 (:func:`resource_quota`).
+    """
+    counts_scratch = cluster.counts_scratch
     here = names.namespace(tenant.name)
     return [
-        namespace(here, tenant.name, host_network=host_network),
+        namespace(here, tenant.name, host_network=cluster.pods.host_network),
         sync_binding(tenant.name),
-        resource_quota(tenant, counts_scratch=counts_scratch),
+        resource_quota(tenant, counts_scratch=counts_scratch, gpu_resource=cluster.gpu_resource, closed=closed),
         limit_range(tenant, counts_scratch=counts_scratch),
         service_account(names.SERVICE_ACCOUNT, here, tenant.name),
         run_binding(tenant.name),

@@ -38,15 +38,14 @@ def sync_cluster(settings: Settings, dry_run: bool = False) -> list[Change]:
         RefusedError: the cluster refuses, or the administrator has not applied ``deploy/rbac`` yet.
     """
     cluster = settings.cluster
-    host_network = cluster.pods.host_network
     with client(cluster.sync_kubeconfig or cluster.kubeconfig, sync=True) as api:
         applier = Applier(api)
         for role in objects.ROLES:
             if applier.read(objects.cluster_role(role)) is None:
                 raise RefusedError(f"the cluster has no ClusterRole {role}: an administrator runs once: kubectl apply -f deploy/rbac")
-        manifests = objects.platform_objects(host_network=host_network)
+        manifests = objects.platform_objects(host_network=cluster.pods.host_network)
         for tenant in settings.tenants.values():
-            manifests += objects.tenant_objects(tenant, counts_scratch=cluster.counts_scratch, host_network=host_network)
+            manifests += objects.tenant_objects(tenant, cluster)
         changes = [change for manifest in manifests if (change := applier.apply(manifest, dry_run=dry_run))]
         changes += site.sync(settings, applier, dry_run=dry_run)
         return [*changes, *StorageSync(settings, applier).sync(dry_run=dry_run)]

@@ -40,7 +40,7 @@ def test_sizes_come_from_the_spec() -> None:
     sizes = {job.metadata.name: (job.spec.completions, job.spec.parallelism) for job in (made.chief, *made.peers)}
     run = spec().run
     assert sizes == {f"{run}-g7-chief": (1, 1), f"{run}-g7-ps": (2, 2), f"{run}-g7-worker": (3, 3)}
-    assert len(gang_pods(spec())) == 6
+    assert len(gang_pods(spec(), IMAGE)) == 6
 
 
 def test_the_chiefs_job_is_the_root_of_all_others() -> None:

@@ -17,7 +17,7 @@ PLUGINS = Path(__file__).parents[5] / "plugins"
 
 def test_the_samples_are_what_the_documents_promise() -> None:
     settings = load(SAMPLES, environ={})
-    assert set(settings.tenants) == {"vision", "tabular"}
+    assert set(settings.tenants) == {"vision", "tabular", "forecast"}
     assert [p.name for p in settings.pipelines_of("vision")] == ["digits-mlp", "mnist-cnn"]
     mnist = settings.pipelines["mnist-cnn"]
     assert (mnist.gang.workers, mnist.gang.parameter_servers, mnist.gang.slots) == (2, 2, 5)
