@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from trainyard.contract.names import PLATFORM_TEAM
+from trainyard.contract.names import PLATFORM_TEAM, UPKEEP_LOGIN
 from trainyard.settings import Settings
 from trainyard.upkeep.changes import Change
 from trainyard.upkeep.files import read_text, write_private
@@ -69,7 +69,9 @@ class AirflowFiles:
                 teams.setdefault(member, []).append(name)
                 roles[member] = role
         users = {member: f"{member}:{roles[member]}:{'|'.join(sorted(teams[member]))}" for member in sorted(teams)}
-        return {ADMIN: f"{ADMIN}:admin"} | users
+        # `op` is the least that may set a pool; in every team, since it must see every run.
+        upkeep = f"{UPKEEP_LOGIN}:op:{'|'.join([PLATFORM_TEAM, *sorted(self._settings.tenants)])}"
+        return {ADMIN: f"{ADMIN}:admin", UPKEEP_LOGIN: upkeep} | users
 
     def environment(self) -> dict[str, str]:
         """What :attr:`environment_file` must say."""

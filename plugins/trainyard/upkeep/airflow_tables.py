@@ -16,13 +16,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from trainyard.contract.names import PLATFORM_POOL, PLATFORM_TEAM, pool
+from trainyard.contract.names import PLATFORM_POOL, PLATFORM_TEAM, UPKEEP_POOL, pool
 from trainyard.errors import UnavailableError
 from trainyard.settings import Settings
 from trainyard.upkeep.changes import Change
 
 PLATFORM_SLOTS: Final = 64
 """How many ``check`` and ``clean_up`` tasks may run at once: more than Airflow's own parallelism, they must never wait here."""
+UPKEEP_SLOTS: Final = 4
+"""Each upkeep Dag runs once at a time, in one task or two."""
 TIMEOUT_S: Final = 180
 _MARK: Final = "trainyard-changes:"
 
@@ -35,6 +37,7 @@ def wanted(settings: Settings) -> dict[str, Any]:
     }
     # Of no team: a task whose pool belongs to another team is never run, and these are steps of every tenant.
     pools[PLATFORM_POOL] = {"slots": PLATFORM_SLOTS, "description": "check and clean_up of every tenant", "team": None}
+    pools[UPKEEP_POOL] = {"slots": UPKEEP_SLOTS, "description": "The platform's own Dags", "team": PLATFORM_TEAM}
     return {"teams": [PLATFORM_TEAM, *settings.tenants], "pools": pools}
 
 

@@ -49,14 +49,16 @@ def test_teams_and_pools_follow_the_files(settings: Settings, home: Path, monkey
     made = airflow_tables.sync(settings, home, dry_run=False)
     assert made == said
     assert {change.what for change in made} == {
-        *(f"team {name}" for name in ("platform", "tabular", "vision")),
-        *(f"pool {name}" for name in ("tenant-tabular", "tenant-vision", "platform-steps")),
+        *(f"team {name}" for name in ("platform", *settings.tenants)),
+        *(f"pool tenant-{name}" for name in settings.tenants),
+        *(f"pool {name}" for name in ("platform-steps", "platform-upkeep")),
     }
     assert needs_restart(made)
     found = pools(home)
     assert found["tenant-vision"] == (6, "vision", False)
     assert found["tenant-tabular"] == (4, "tabular", False)
     assert found["platform-steps"] == (airflow_tables.PLATFORM_SLOTS, None, False)
+    assert found["platform-upkeep"] == (airflow_tables.UPKEEP_SLOTS, "platform", False)
 
     assert airflow_tables.sync(settings, home, dry_run=False) == []
 

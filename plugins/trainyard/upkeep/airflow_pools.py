@@ -1,0 +1,33 @@
+"""Pools kept at what the files say while Airflow runs: through its REST API, as a task may. Teams it cannot make: `trainyard sync` does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainyard.settings import Settings
+from trainyard.upkeep.airflow_rest import AirflowRest
+from trainyard.upkeep.airflow_tables import wanted
+from trainyard.upkeep.changes import Change
+
+
+def sync(settings: Settings, airflow: AirflowRest, *, dry_run: bool) -> Iterator[Change]:
+    """Slots of pools that exist. Pools of tenants that are gone stay: runs refer to them.
+
+    Raises:
+        UnavailableError, RefusedError: of Airflow.
+    """
+    present = {pool["name"]: pool for pool in airflow.everything("/pools", "pools")}
+    for name, want in wanted(settings)["pools"].items():
+        found = present.get(name)
+        if found is None:
+            yield Change(f"pool {name}", "missing", "a new tenant is Airflow's at its start: `trainyard sync` makes it", True)
+            continue
+        target = {"slots": want["slots"], "include_deferred": False}
+        differs = {key: value for key, value in target.items() if found[key] != value}
+        if found["team_name"] != want["team"]:
+            # Not set from here: who could move a pool between teams could take one.
+            yield Change(f"pool {name}", "missing", f"it is of team {found['team_name']}, not {want['team']}: `trainyard sync`")
+        if differs:
+            if not dry_run:
+                airflow.patch(f"/pools/{name}", differs, sorted(differs))
+            yield Change(f"pool {name}", "update", ", ".join(f"{key} {found[key]} → {value}" for key, value in differs.items()))

@@ -1,0 +1,28 @@
+"""What the platform's own Dags have in common. Pure: Airflow is imported by the Dag files."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any, Final
+
+from trainyard.contract import names
+
+PRIORITY: Final = 2_000_000
+"""Before every task of a tenant, where several wait for a worker (trainyard.pipelines.priority)."""
+
+DAG_ARGUMENTS: Final[dict[str, Any]] = {
+    "start_date": datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC),
+    "catchup": False,
+    # Two rounds at once would do the same work twice.
+    "max_active_runs": 1,
+    "tags": {"trainyard", names.PLATFORM_TEAM},
+    "default_args": {
+        "owner": names.PLATFORM_TEAM,
+        "pool": names.UPKEEP_POOL,
+        "priority_weight": PRIORITY,
+        "weight_rule": "absolute",
+        # The next round is the retry.
+        "retries": 0,
+        "execution_timeout": datetime.timedelta(minutes=10),
+    },
+}
