@@ -20,6 +20,7 @@ from trainyard.settings import Settings, load
 from trainyard.upkeep import objects
 from trainyard.upkeep.applying import path_of
 from trainyard.upkeep.examining import rights
+from trainyard.upkeep.policies import ApiServer, policies
 from trainyard.upkeep.storage import identities
 
 CHECKOUT = Path(__file__).parents[2]
@@ -118,6 +119,7 @@ def test_sync_may_make_what_it_makes_and_nothing_else(settings: Settings) -> Non
     for tenant in settings.tenants.values():
         made += objects.tenant_objects(tenant, settings.cluster)
         made.append(objects.config_map(names.CONFIG_MAP_CA, names.namespace(tenant.name), {}))
+        made += policies(settings, tenant, s3_endpoint=None, api_server=ApiServer())
     made.append(objects.config_map(names.CONFIG_MAP_CA, names.PLATFORM_NAMESPACE, {}))
     made += [objects.secret(identity.secret, identity.namespace, {}) for identity in identities(settings)]
     needed: dict[str, set[Right]] = {"cluster": set(), "platform": set(), "tenant": set()}
@@ -130,8 +132,17 @@ def test_sync_may_make_what_it_makes_and_nothing_else(settings: Settings) -> Non
         needed[where] |= {(group, resource, verb) for verb in ("create", "get", "patch")}
     rbac = "rbac.authorization.k8s.io"
     assert role("ClusterRole", names.SERVICE_ACCOUNT_SYNC) == needed["cluster"] | {(rbac, "clusterroles", v) for v in ("bind", "get")}
+    # Policies alone are removed too: each of them opens something.
+    needed["tenant"] |= {("networking.k8s.io", "networkpolicies", verb) for verb in ("list", "delete")}
     assert role("ClusterRole", names.ROLE_SYNC_TENANT) == needed["tenant"]
     assert role("Role", names.SERVICE_ACCOUNT_SYNC) == needed["platform"]
+
+
+def test_of_other_namespaces_sync_may_read_where_the_api_server_is() -> None:
+    (api_server,) = (m for m in manifests() if (m["kind"], m["metadata"]["name"]) == ("Role", "trainyard-sync-api-server"))
+    assert api_server["metadata"]["namespace"] == "default"
+    assert all(rule["resourceNames"] == ["kubernetes"] for rule in api_server["rules"])
+    assert role("Role", "trainyard-sync-api-server") == {("", "services", "get"), ("discovery.k8s.io", "endpointslices", "get")}
 
 
 def test_sync_may_bind_our_three_roles_only() -> None:
