@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from trainyard.contract import keys
 from trainyard.contract.run_spec import CodeSpec, RunSpec
-from trainyard.errors import ConflictError, NotFoundError
+from trainyard.errors import ConflictError, NotFoundError, RefusedError
 from trainyard.operators.run_access import read_spec, run_of
 from trainyard.pipelines.form import Form
 from trainyard.pipelines.spec import build_run_spec, fingerprint
@@ -50,6 +50,8 @@ class Admission:
         if read_spec(store, run) is not None:
             log.info("run %s: its spec was written before and stays as it is", run)
             return None
+        if settings.tenants[self._tenant].state == "draining":
+            raise RefusedError(f"tenant {self._tenant} is draining, no new run begins: tenants/{self._tenant}.yaml says `state: draining`")
         spec = self._spec(context, settings, pipeline, store)
         if not spec.requested and pipeline.retrain == "changed" and (last := last_good(store, spec)) is not None:
             return self._unchanged(store, spec, last)

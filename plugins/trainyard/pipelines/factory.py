@@ -11,7 +11,7 @@ from trainyard.contract import names
 from trainyard.pipelines.admission import Admission
 from trainyard.pipelines.form import fields
 from trainyard.pipelines.timetable import DatasetVersionTimetable
-from trainyard.settings import Pipeline, Settings, load_tenant
+from trainyard.settings import Pipeline, Settings, Tenant, load_tenant
 from trainyard.steps import check, clean_up, evaluate, export, gate, plan, prepare, shard, train
 
 log = logging.getLogger(__name__)
@@ -55,8 +55,9 @@ def build_dag(settings: Settings, pipeline: Pipeline) -> DAG:
     dag = DAG(
         dag_id=names.dag_id(pipeline.tenant, pipeline.name),
         description=pipeline.description,
-        doc_md=_doc(pipeline),
-        schedule=DatasetVersionTimetable(releases, pipeline.schedule),
+        doc_md=_doc(pipeline, tenant),
+        # A tenant that drains has no ticks; what a person starts all the same, check refuses.
+        schedule=DatasetVersionTimetable(releases, pipeline.schedule if tenant.state == "active" else None),
         catchup=False,
         max_active_runs=MAX_ACTIVE_RUNS,
         params=params,
@@ -82,13 +83,14 @@ def build_dag(settings: Settings, pipeline: Pipeline) -> DAG:
     return dag
 
 
-def _doc(pipeline: Pipeline) -> str:
+def _doc(pipeline: Pipeline, tenant: Tenant) -> str:
     gate_, model = pipeline.gate, pipeline.model
     champion = ", and higher than the champion's" if gate_.beat_champion else ""
     code = f" from the published package `{model.package}`" if model.package else ""
     schedule = f"`{pipeline.schedule}` (UTC), the newest released version" if pipeline.schedule else "on request only"
+    draining = f"\n**Tenant {tenant.name} is draining: no new run begins.**\n" if tenant.state == "draining" else ""
     return f"""### {pipeline.description}
-
+{draining}
 | | |
 |---|---|
 | Model | `{model.build}`{code} |

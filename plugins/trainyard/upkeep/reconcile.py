@@ -24,7 +24,8 @@ def reconcile(*, dry_run: bool, log: Callable[[str], None]) -> list[Change]:
     """
     settings = load()
     with AirflowRest(find_login()) as airflow:
-        changes = [*airflow_pools.sync(settings, airflow, dry_run=dry_run), *sync_cluster(settings, dry_run)]
+        pools = airflow_pools.sync(settings, airflow, dry_run=dry_run)
+    changes = [*pools.changes, *sync_cluster(settings, dry_run, pools.drained)]
     for line in report(changes, dry_run=dry_run):
         log(line)
     return changes

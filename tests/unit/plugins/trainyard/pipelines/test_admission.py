@@ -149,6 +149,18 @@ def test_a_pinned_digest(store: Store, config_dir: Path) -> None:
     assert own.spec("manual__1")["code"]["sha256"] == "c" * 64
 
 
+def test_a_draining_tenant_begins_nothing_and_ends_what_it_began(digits: Airflow, config_dir: Path) -> None:
+    digits.admit("manual__1", key="1.0.0")
+    tenant = config_dir / "tenants" / "vision.yaml"
+    tenant.write_text(tenant.read_text().replace("state: active", "state: draining"))
+    for kind in ("manual", "scheduled", "backfill"):
+        with pytest.raises(RefusedError, match=r"tenant vision is draining, no new run begins: tenants/vision\.yaml says"):
+            digits.admit(f"{kind}__2", kind)
+    assert digits.spec("manual__2") is None
+    # A step of the run that goes on may be repeated, and Airflow repeats its check then too.
+    assert digits.admit("manual__1", key="1.0.0") is None
+
+
 def test_a_pipeline_that_broke_since_the_parse(digits: Airflow, config_dir: Path) -> None:
     (config_dir / "pipelines" / "digits-mlp.yaml").write_text("tenant: vision\n")
     with pytest.raises(NotFoundError, match=r"pipelines/digits-mlp\.yaml cannot be used any more"):
