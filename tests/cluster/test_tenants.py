@@ -20,6 +20,7 @@ from trainyard.contract.run_spec import RunSpec
 from trainyard.errors import RefusedError
 from trainyard.kube.pod import PodParts, Site, as_pod, pod_template
 from trainyard.settings import Settings
+from trainyard.settings.network import Destination
 from trainyard.store import Store
 from trainyard.upkeep.clean_up import clean_up
 from trainyard.upkeep.sync import sync_cluster
@@ -47,6 +48,7 @@ class TestSync:
             ("create", f"Namespace {here}"),
             ("create", f"ResourceQuota {here}/tenant"),
             ("create", f"LimitRange {here}/tenant"),
+            ("create", f"NetworkPolicy {here}/tenant"),
             ("create", f"ServiceAccount {here}/{names.SERVICE_ACCOUNT}"),
             ("create", f"RoleBinding {here}/{names.ROLE_SYNC_TENANT}"),
             ("create", f"RoleBinding {here}/{names.SERVICE_ACCOUNT_RUN}"),
@@ -110,6 +112,31 @@ class TestSync:
         hard = k8s.CoreV1Api(cluster_api).read_namespaced_resource_quota("tenant", here).spec.hard
         assert hard["pods"] == str(tenant.slots + 3)
         assert sync_cluster(more) == []
+
+    def test_policies_follow_the_files_and_go_with_what_asked_for_them(self, settings: Settings, cluster_api: k8s.ApiClient) -> None:
+        tenant = only_tenant(settings)
+        here = names.namespace(tenant.name)
+        step = (Destination(cidr="10.0.0.0/8", ports=(443,)),)
+        network = settings.cluster.network.model_copy(update={"steps": {"prepare": step}})
+        more = dataclasses.replace(settings, cluster=settings.cluster.model_copy(update={"network": network}))
+        sync_cluster(more)
+        policies = k8s.NetworkingV1Api(cluster_api)
+        theirs = {"metadata": {"name": "theirs"}, "spec": {"podSelector": {}, "policyTypes": ["Egress"]}}
+        gangs = {"metadata": {"name": "gang", "labels": {names.LABEL_MANAGED_BY: names.MANAGED_BY, names.LABEL_RUN: "r"}}}
+        for policy in (theirs, {**gangs, "spec": theirs["spec"]}):
+            policies.create_namespaced_network_policy(here, policy)
+        (rule,) = policies.read_namespaced_network_policy("step-prepare", here).spec.egress
+        # The embedded cluster's API server listens on loopback, for which Kubernetes has no endpoints.
+        slices = k8s.DiscoveryV1Api(cluster_api).list_namespaced_endpoint_slice("default", field_selector="metadata.name=kubernetes").items
+        servers = [address for slice_ in slices for endpoint in slice_.endpoints for address in endpoint.addresses]
+        service = k8s.CoreV1Api(cluster_api).read_namespaced_service("kubernetes", "default").spec.cluster_ip
+        assert set(rule.to[0].ip_block._except) == {f"{one}/32" for one in (*servers, service) if one.startswith("10.")}
+        assert sync_cluster(more) == []
+
+        assert told(sync_cluster(settings, dry_run=True)) == {("delete", f"NetworkPolicy {here}/step-prepare")}
+        assert told(sync_cluster(settings)) == {("delete", f"NetworkPolicy {here}/step-prepare")}
+        assert {one.metadata.name for one in policies.list_namespaced_network_policy(here).items} == {"tenant", "theirs", "gang"}
+        assert sync_cluster(settings) == []
 
     def test_deleting_a_secret_rotates_its_key(self, settings: Settings, cluster_api: k8s.ApiClient, s3_server: S3Server) -> None:
         sync_cluster(settings)

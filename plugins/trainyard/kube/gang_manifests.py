@@ -121,7 +121,7 @@ class GangManifests:
 
     chief: k8s.V1Job
     service: k8s.V1Service | None
-    policy: k8s.V1NetworkPolicy | None
+    policy: k8s.V1NetworkPolicy
     peers: tuple[k8s.V1Job, ...]
 
     def owned_by(self, chief: k8s.V1Job) -> GangManifests:
@@ -158,7 +158,7 @@ def build(
         return _job(spec, generation, role, addresses, site, commands[role], spec_sha256)
 
     service = _service(spec, generation, addresses) if addresses.named else None
-    policy = _network_policy(spec, generation) if addresses.named else None
+    policy = _network_policy(spec, generation, addresses)
     return GangManifests(job(names.ROLE_CHIEF), service, policy, (job(names.ROLE_PS), job(names.ROLE_WORKER)))
 
 
@@ -224,10 +224,17 @@ def _service(spec: RunSpec, generation: int, addresses: Addresses) -> k8s.V1Serv
     return k8s.V1Service(metadata=k8s.V1ObjectMeta(name=names.gang_name(spec.run, generation), labels=gang), spec=service)
 
 
-def _network_policy(spec: RunSpec, generation: int) -> k8s.V1NetworkPolicy:
-    """TensorFlow's servers answer anyone who connects: this is the gang's only wall."""
+def _network_policy(spec: RunSpec, generation: int, addresses: Addresses) -> k8s.V1NetworkPolicy:
+    """TensorFlow's servers answer anyone who connects: this is the gang's only wall, and the one door in its namespace's."""
     gang = labels.gang_labels(spec, generation)
     members = k8s.V1LabelSelector(match_labels={key: gang[key] for key in (names.LABEL_RUN, names.LABEL_GENERATION)})
-    rule = k8s.V1NetworkPolicyIngressRule(_from=[k8s.V1NetworkPolicyPeer(pod_selector=members)])
-    policy = k8s.V1NetworkPolicySpec(pod_selector=members, policy_types=["Ingress"], ingress=[rule])
+    last = None if addresses.first_port is None else addresses.first_port + sum(replicas(spec).values()) - 1
+    ports = [k8s.V1NetworkPolicyPort(protocol="TCP", port=addresses.port_of(names.ROLE_CHIEF), end_port=last)]
+    each_other = [k8s.V1NetworkPolicyPeer(pod_selector=members)]
+    policy = k8s.V1NetworkPolicySpec(
+        pod_selector=members,
+        policy_types=["Ingress", "Egress"],
+        ingress=[k8s.V1NetworkPolicyIngressRule(_from=each_other, ports=ports)],
+        egress=[k8s.V1NetworkPolicyEgressRule(to=each_other, ports=ports)],
+    )
     return k8s.V1NetworkPolicy(metadata=k8s.V1ObjectMeta(name=names.gang_name(spec.run, generation), labels=gang), spec=policy)

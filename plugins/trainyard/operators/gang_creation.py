@@ -124,9 +124,8 @@ class GangCreation:
         if owned.service is not None:
             create, read = self._core.create_namespaced_service, self._core.read_namespaced_service
             create_with_patience(create, read, owned.service.metadata.name, namespace, owned.service)
-        if owned.policy is not None:
-            create, read = self._networking.create_namespaced_network_policy, self._networking.read_namespaced_network_policy
-            create_with_patience(create, read, owned.policy.metadata.name, namespace, owned.policy)
+        create, read = self._networking.create_namespaced_network_policy, self._networking.read_namespaced_network_policy
+        create_with_patience(create, read, owned.policy.metadata.name, namespace, owned.policy)
         for peer in owned.peers:
             self._create_job(peer)
 

@@ -12,6 +12,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, StringConstraints, model_validator
 
 from trainyard.settings.base import Image, Name, Section, Text
+from trainyard.settings.network import Network
 from trainyard.settings.site_pods import ObjectName, SitePods
 
 Port = Annotated[int, Field(ge=1024, le=65535)]
@@ -99,6 +100,8 @@ class ClusterProfile(Section):
     them to every tenant."""
     pods: SitePods = Field(default_factory=SitePods)
     """What this site gives every pod and Job."""
+    network: Network = Field(default_factory=Network)
+    """What tenants' pods may reach."""
     counts_scratch: bool = True
     """Whether its nodes report ephemeral-storage, so that scratch counts in requests and quotas; false where they do not (a kubelet with
     `localStorageCapacityIsolation: false`): such a pod would never be placed."""

@@ -180,6 +180,9 @@ def validate(
         value = model.model_validate_json(json.dumps({**complete(document.data), "name": name}, default=_jsonable))
     except ValidationError as error:
         details = error.errors(include_url=False)
+        # A list that holds nothing good is empty to pydantic: what is wrong in it has been said.
+        inside = {detail["loc"][:end] for detail in details for end in range(len(detail["loc"]))}
+        details = [detail for detail in details if not (detail["type"] == "too_short" and detail["loc"] in inside)]
         for detail in details:
             infinite.pop(detail["loc"], None)
         return None, [*(_explain(model, document, detail) for detail in details), *infinite.values()]

@@ -22,7 +22,8 @@ _RBAC: Final = "rbac.authorization.k8s.io"
 Manifest = dict[str, Any]
 
 
-def _metadata(name: str, namespace: str | None = None, tenant: str | None = None, **labels: str) -> Manifest:
+def metadata(name: str, namespace: str | None = None, tenant: str | None = None, **labels: str) -> Manifest:
+    """An object's metadata: whose it is, in labels."""
     found: Manifest = {"name": name, "labels": {names.LABEL_MANAGED_BY: names.MANAGED_BY, **labels}}
     if tenant is not None:
         found["labels"][names.LABEL_TENANT] = tenant
@@ -42,15 +43,15 @@ def _pod_security(*, host_network: bool) -> dict[str, str]:
 
 def namespace(name: str, tenant: str | None = None, *, host_network: bool = False) -> Manifest:
     """A namespace in which only restricted pods are admitted (Pod Security Standards); any, where pods use their node's network."""
-    metadata = _metadata(name, tenant=tenant)
-    metadata["labels"] |= _pod_security(host_network=host_network)
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+    about = metadata(name, tenant=tenant)
+    about["labels"] |= _pod_security(host_network=host_network)
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": about}
 
 
 def service_account(name: str, namespace: str, tenant: str | None = None) -> Manifest:
     """An identity whose token no pod gets unless it mounts one by name."""
-    metadata = _metadata(name, namespace, tenant)
-    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata, "automountServiceAccountToken": False}
+    about = metadata(name, namespace, tenant)
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": about, "automountServiceAccountToken": False}
 
 
 def resource_quota(tenant: Tenant, *, counts_scratch: bool = True, gpu_resource: str = "nvidia.com/gpu", closed: bool = False) -> Manifest:
@@ -74,8 +75,8 @@ def resource_quota(tenant: Tenant, *, counts_scratch: bool = True, gpu_resource:
         "services.nodeports": str(extras.node_ports),
         "services.loadbalancers": str(extras.load_balancers),
     }
-    metadata = _metadata(QUOTA, names.namespace(tenant.name), tenant.name)
-    return {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": {"hard": hard}}
+    about = metadata(QUOTA, names.namespace(tenant.name), tenant.name)
+    return {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": about, "spec": {"hard": hard}}
 
 
 def limit_range(tenant: Tenant, *, counts_scratch: bool = True) -> Manifest:
@@ -87,19 +88,19 @@ def limit_range(tenant: Tenant, *, counts_scratch: bool = True) -> Manifest:
         one["ephemeral-storage"] = slot.scratch
         most["ephemeral-storage"] = times_memory(slot.scratch, slots)
     limits = [{"type": "Container", "default": one, "defaultRequest": one, "max": most}]
-    metadata = _metadata(LIMITS, names.namespace(tenant.name), tenant.name)
-    return {"apiVersion": "v1", "kind": "LimitRange", "metadata": metadata, "spec": {"limits": limits}}
+    about = metadata(LIMITS, names.namespace(tenant.name), tenant.name)
+    return {"apiVersion": "v1", "kind": "LimitRange", "metadata": about, "spec": {"limits": limits}}
 
 
 def secret(name: str, namespace: str, values: Mapping[str, str], tenant: str | None = None) -> Manifest:
     """Values as a Secret of opaque type."""
     data = {key: base64.b64encode(value.encode()).decode() for key, value in values.items()}
-    return {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": _metadata(name, namespace, tenant), "data": data}
+    return {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata(name, namespace, tenant), "data": data}
 
 
 def config_map(name: str, namespace: str, values: Mapping[str, str], tenant: str | None = None) -> Manifest:
     """Texts that are no secret."""
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": _metadata(name, namespace, tenant), "data": dict(values)}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(name, namespace, tenant), "data": dict(values)}
 
 
 def cluster_role(name: str) -> Manifest:
@@ -112,7 +113,7 @@ def _binding(role: str, account: str, account_namespace: str, tenant: str) -> Ma
     return {
         "apiVersion": f"{_RBAC}/v1",
         "kind": "RoleBinding",
-        "metadata": _metadata(role, names.namespace(tenant), tenant),
+        "metadata": metadata(role, names.namespace(tenant), tenant),
         "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": role},
         "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": account_namespace}],
     }

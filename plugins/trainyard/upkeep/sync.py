@@ -12,7 +12,7 @@ from pathlib import Path
 from trainyard.errors import RefusedError
 from trainyard.kube.client import client
 from trainyard.settings import Settings
-from trainyard.upkeep import airflow_tables, objects, site
+from trainyard.upkeep import airflow_tables, network, objects, site
 from trainyard.upkeep.airflow_files import AirflowFiles
 from trainyard.upkeep.applying import Applier
 from trainyard.upkeep.changes import Change, needs_restart
@@ -57,8 +57,11 @@ def sync_cluster(settings: Settings, dry_run: bool = False, drained: Collection[
         manifests = objects.platform_objects(host_network=cluster.pods.host_network)
         for tenant in settings.tenants.values():
             theirs = objects.tenant_objects(tenant, cluster, closed=tenant.name in (drained or ()))
-            unknown = tenant.state == "draining" and drained is None
-            manifests += [manifest for manifest in theirs if not (unknown and manifest["kind"] == "ResourceQuota")]
+            if tenant.state == "draining" and drained is None and applier.read(theirs[0]) is not None:
+                # A namespace without any would have no bound at all.
+                theirs = [one for one in theirs if one["kind"] != "ResourceQuota" or applier.read(one) is None]
+            manifests += theirs
         changes = [change for manifest in manifests if (change := applier.apply(manifest, dry_run=dry_run))]
+        changes += network.sync(settings, applier, dry_run=dry_run)
         changes += site.sync(settings, applier, dry_run=dry_run)
         return [*changes, *StorageSync(settings, applier).sync(dry_run=dry_run)]
