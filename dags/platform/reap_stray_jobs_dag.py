@@ -28,4 +28,5 @@ with DAG(
     params={DRY_RUN: Param(False, type="boolean", title="Dry run", description="Only say what would go.")},
     **dag_defaults.DAG_ARGUMENTS,
 ):
-    ReapPod(task_id=names.STEP_REAP)
+    # One more try: the first round begins with Airflow, whose API may not answer yet.
+    ReapPod(task_id=names.STEP_REAP, retries=1, retry_delay=datetime.timedelta(seconds=30))

@@ -26,6 +26,7 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
     pipelines = {
         "digits-strict": {"gate": {"minimum": UNREACHABLE}},
         "digits-long": {"training": {"epochs": None, "steps": 6000, "checkpoint_every_steps": 200}},
+        "digits-beside": {"tenant": "tabular"},
     }
     with running(tmp_path_factory.mktemp("e2e"), **pipelines) as made:
         yield made
