@@ -8,6 +8,7 @@ from typing import Final
 from airflow.sdk import DAG, Param, get_parsing_context
 
 from trainyard.contract import names
+from trainyard.pipelines import priority
 from trainyard.pipelines.admission import Admission
 from trainyard.pipelines.form import fields
 from trainyard.pipelines.timetable import DatasetVersionTimetable
@@ -62,24 +63,34 @@ def build_dag(settings: Settings, pipeline: Pipeline) -> DAG:
         max_active_runs=MAX_ACTIVE_RUNS,
         params=params,
         tags={TAG, pipeline.tenant, dataset.name},
-        default_args={"owner": tenant.owner, "pool": names.pool(tenant.name)},
+        default_args={
+            "owner": tenant.owner,
+            "pool": names.pool(tenant.name),
+            "priority_weight": priority.of_step(tenant, pipeline),
+            "weight_rule": "absolute",
+        },
         render_template_as_native_obj=False,
     )
     with dag:
+        gang = train.build(pipeline)
+        gang.priority_weight = priority.of_gang(tenant, pipeline)
         admit = check.build(pipeline, Admission(tenant.name, pipeline.name))
+        admit.priority_weight = priority.CHECK
         last = export.build(pipeline)
         (
             admit
             >> prepare.build(pipeline)
             >> shard.build(pipeline, dataset)
             >> plan.build(pipeline)
-            >> train.build(pipeline)
+            >> gang
             >> evaluate.build(pipeline)
             >> gate.build(pipeline)
             >> last
         )
         # Its setup is check: it runs whenever check passed, whatever became of the rest; a refused form starts nothing, not even this.
-        last >> clean_up.build(pipeline).as_teardown(setups=admit, on_failure_fail_dagrun=True)
+        end = clean_up.build(pipeline)
+        end.priority_weight = priority.CLEAN_UP
+        last >> end.as_teardown(setups=admit, on_failure_fail_dagrun=True)
     return dag
 
 

@@ -17,7 +17,7 @@ from trainyard.settings.base import Section
 TRAINING: Final = ("mode", "batch_size", "learning_rate", "optimizer", "checkpoint_every_steps", "start_deadline_s", "deadline_s")
 GANG: Final = ("workers", "parameter_servers", "chief_slots", "ps_slots", "worker_slots", "worker_gpus")
 GATE: Final = ("metric", "beat_champion", "on_reject")
-TOP: Final = ("image", "step_slots", "evaluation_batch_size", "schedule", "retrain")
+TOP: Final = ("image", "step_slots", "evaluation_batch_size", "priority", "schedule", "retrain")
 
 
 def _optional(model: type[BaseModel], names: tuple[str, ...]) -> dict[str, Any]:

@@ -167,6 +167,8 @@ class Pipeline(Section):
     """Examples scored at once by `evaluate`."""
     gate: Gate
     export: Export
+    priority: int = Field(default=0, ge=0, le=9)
+    """Which of the tenant's pipelines goes first where several wait for slots: 9 before 0. It stops nothing that runs."""
     schedule: Cron | None = None
     """Cron expression in UTC at which the newest dataset version is trained; null: only on request."""
     retrain: Literal["changed", "always"] = "changed"
