@@ -107,8 +107,16 @@ initdb()
 from airflow.models.team import Team
 from airflow.utils.session import create_session
 with create_session() as session:
-    for name in ("vision", "tabular"):
+    from airflow.models.connection import Connection
+    from airflow.models.pool import Pool
+    from airflow.models.variable import Variable
+
+    for name in ("vision", "tabular", "platform"):
         session.add(Team(name=name))
+        session.flush()
+        Pool.create_or_update_pool(f"tenant-{name}", 6, "", False, team_name=name, session=session)
+    session.add(Connection(conn_id="theirs", conn_type="http", password="of-tabular", team_name="tabular"))
+    Variable.set("theirs", "of-tabular", team_name="tabular", session=session)
 from airflow.cli.cli_parser import get_parser
 arguments = get_parser().parse_args(["dags", "reserialize"])
 arguments.func(arguments)
@@ -138,6 +146,15 @@ def airflow(s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> It
         )
         for bucket in (names.data_bucket(prefix, tenant), names.models_bucket(prefix, tenant)):
             s3_server.client().create_bucket(Bucket=bucket)
+    platform = {"path": str(CHECKOUT / "dags" / "platform")}
+    bundles.append(
+        {
+            "name": names.PLATFORM_TEAM,
+            "classpath": "airflow.dag_processing.bundles.local.LocalDagBundle",
+            "kwargs": platform,
+            "team_name": names.PLATFORM_TEAM,
+        }
+    )
     (port,) = free_ports(1)
     environment = _environment(folder, port, bundles, s3_server, config)
     done = subprocess.run([sys.executable, "-c", _PREPARE], env=environment, capture_output=True, text=True, timeout=240, check=False)
@@ -233,6 +250,75 @@ def test_another_team_gets_nothing_of_it(airflow: Airflow, run: dict[str, str]) 
         assert done.returncode in (2, 4), words
         assert done.stdout == ""
         assert len(done.stderr.splitlines()) == 1
+
+
+def told(airflow: Airflow, who: str, method: str, path: str, body: Any = None) -> httpx.Response:
+    """Airflow's own REST API, with the token of ``who``'s command."""
+    token = json.loads((airflow.folder / who / "session.json").read_text())["token"]
+    return httpx.request(method, f"{airflow.url}/api/v2{path}", headers={"Authorization": f"Bearer {token}"}, json=body, timeout=60)
+
+
+THEIR_DAG = f"/dags/{VISION}"
+THEIR_RUN = f"{THEIR_DAG}/dagRuns/RUN"
+ATTEMPTS: dict[str, tuple[str, str, Any]] = {
+    "see the DAG": ("GET", THEIR_DAG, None),
+    "trigger it": ("POST", f"{THEIR_DAG}/dagRuns", {"logical_date": None}),
+    "backfill it": ("POST", "/backfills", {"dag_id": VISION, "from_date": "2026-01-01T00:00:00Z", "to_date": "2026-03-01T00:00:00Z"}),
+    "pause it": ("PATCH", THEIR_DAG, {"is_paused": True}),
+    "delete it": ("DELETE", THEIR_DAG, None),
+    "see a run": ("GET", THEIR_RUN, None),
+    "mark a run failed": ("PATCH", THEIR_RUN, {"state": "failed"}),
+    "delete a run": ("DELETE", THEIR_RUN, None),
+    "clear a run": ("POST", f"{THEIR_RUN}/clear", {"dry_run": False}),
+    "clear tasks": ("POST", f"{THEIR_DAG}/clearTaskInstances", {"dry_run": False, "dag_run_id": "RUN"}),
+    "mark a task": ("PATCH", f"{THEIR_RUN}/taskInstances/train", {"new_state": "success"}),
+    "read a log": ("GET", f"{THEIR_RUN}/taskInstances/check/logs/1", None),
+    "read XComs": ("GET", f"{THEIR_RUN}/taskInstances/check/xcomEntries", None),
+    "write an XCom": ("POST", f"{THEIR_RUN}/taskInstances/check/xcomEntries", {"key": "a", "value": "b"}),
+    "read its source": ("GET", f"/dagSources/{VISION}", None),
+    "see its form": ("GET", f"{THEIR_DAG}/details", None),
+    "raise the other's pool": ("PATCH", "/pools/tenant-vision", {"pool": "tenant-vision", "slots": 600}),
+    "raise one's own pool": ("PATCH", "/pools/tenant-tabular", {"pool": "tenant-tabular", "slots": 600}),
+    "make a pool": ("POST", "/pools", {"name": "mine", "slots": 600}),
+    "delete the other's pool": ("DELETE", "/pools/tenant-vision", None),
+    "pause the reaper": ("PATCH", "/dags/reap_stray_jobs", {"is_paused": True}),
+    "trigger the reaper": ("POST", "/dags/reap_stray_jobs/dagRuns", {"logical_date": None}),
+    "pause the reconciler": ("PATCH", "/dags/reconcile_tenants", {"is_paused": True}),
+    "write a variable for the other": ("POST", "/variables", {"key": "k", "value": "v", "team_name": "vision"}),
+    "make a connection for the other": ("POST", "/connections", {"connection_id": "c", "conn_type": "http", "team_name": "vision"}),
+}
+
+
+@pytest.mark.parametrize("what", ATTEMPTS)
+def test_airflows_own_api_refuses_another_tenants_person(airflow: Airflow, run: dict[str, str], what: str) -> None:
+    """carol, who may start and stop tabular's runs, on vision's and on what is nobody's to change (docs/isolation.md)."""
+    method, path, body = ATTEMPTS[what]
+    run_id = run["run_id"].replace("+", "%2B").replace(":", "%3A")
+    if body and "dag_run_id" in body:
+        body = {**body, "dag_run_id": run["run_id"]}
+    answer = told(airflow, "carol", method, path.replace("RUN", run_id), body)
+    assert answer.status_code == 403, f"{answer.status_code}: {answer.text[:500]}"
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", "/variables/theirs"), ("GET", "/connections/theirs"), ("DELETE", "/variables/theirs")]
+)
+def test_another_tenants_variables_and_connections_are_closed(airflow: Airflow, method: str, path: str) -> None:
+    assert told(airflow, "alice", method, path).status_code in (403, 404)
+
+
+@pytest.mark.parametrize(
+    "path", ["/dags", "/pools", "/variables", "/connections", "/dags/~/dagRuns", "/dags/~/dagRuns/~/taskInstances", "/eventLogs"]
+)
+def test_lists_name_nothing_of_another_tenant(airflow: Airflow, run: dict[str, str], path: str) -> None:
+    answer = told(airflow, "carol", "GET", path)
+    assert answer.status_code in (200, 403), answer.text
+    for word in (VISION, run["run_id"], "tenant-vision", "reap_stray_jobs"):
+        assert word not in answer.text, f"{path}: {word}"
+    mine = told(airflow, "alice", "GET", path).text
+    assert "of-tabular" not in mine
+    # Airflow's event log shows everybody what was done to things of no DAG, alice's own attempts above among them; never values.
+    assert path == "/eventLogs" or "theirs" not in mine
 
 
 def test_nobody_gets_anything(airflow: Airflow, run: dict[str, str]) -> None:
