@@ -18,6 +18,7 @@ from trainyard.contract import environment
 from trainyard.contract.run_spec import RunSpec
 from trainyard.errors import ConfigError, TrainyardError, UnavailableError
 from trainyard.store import Store
+from trainyard.upkeep.reaping import order
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -36,7 +37,7 @@ def _parser() -> argparse.ArgumentParser:
     storage.add_argument("--bucket")
     storage.add_argument("--endpoint", help="URL of the S3 server; none for AWS")
     storage.add_argument("--region", default="us-east-1")
-    reap = commands.add_parser("reap", help=f"carry out the reaper's order, which is in {environment.REAP_ORDER}")
+    reap = commands.add_parser("reap", help=f"carry out the reaper's order, which is in {order.VARIABLE}")
     reap.add_argument("--dry-run", action="store_true", help="only say what would go, whatever the order says")
     return parser
 
@@ -67,24 +68,23 @@ def _clean_up(options: argparse.Namespace) -> None:
 def _reap(options: argparse.Namespace) -> None:
     from trainyard.kube.client import client
     from trainyard.upkeep.reaping.executing import Reaper
-    from trainyard.upkeep.reaping.order import Order
 
-    text = os.environ.get(environment.REAP_ORDER)
+    text = os.environ.get(order.VARIABLE)
     if not text:
-        raise ConfigError(f"{environment.REAP_ORDER} holds no order: the DAG reap_stray_jobs makes one, and has a dry run in its form")
+        raise ConfigError(f"{order.VARIABLE} holds no order: the DAG reap_stray_jobs makes one, and has a dry run in its form")
     try:
-        order = Order.model_validate_json(text)
+        given = order.Order.model_validate_json(text)
     except ValidationError as error:
-        raise ConfigError(f"{environment.REAP_ORDER} holds no order of this release: {error.errors()[0]['msg']}") from error
+        raise ConfigError(f"{order.VARIABLE} holds no order of this release: {error.errors()[0]['msg']}") from error
     if options.dry_run:
-        order = order.model_copy(update={"dry_run": True})
+        given = given.model_copy(update={"dry_run": True})
 
     def store(tenant: str) -> Store:
         keys = os.environ.get(environment.S3_ACCESS_KEY), os.environ.get(environment.S3_SECRET_KEY)
-        return Store(order.buckets[tenant], order.endpoint, order.region, *keys)
+        return Store(given.buckets[tenant], given.endpoint, given.region, *keys)
 
     with client() as api:
-        report = Reaper(api, store, order, log=lambda line: print(line, flush=True)).carry_out()
+        report = Reaper(api, store, given, log=lambda line: print(line, flush=True)).carry_out()
     print(report)
     if report.failed:
         raise UnavailableError("\n".join(report.failed))

@@ -30,6 +30,8 @@ def sync(settings: Settings, state_dir: Path | str, dry_run: bool = False) -> li
         RefusedError: one of them refuses, a namespace is somebody else's, or a tenant's file is gone while runs of it have not ended.
     """
     state = Path(state_dir).resolve()
+    with client(settings.cluster.sync_kubeconfig or settings.cluster.kubeconfig, sync=True):
+        pass  # a cluster that is not named is said before anything is asked
     # Airflow's tables first: they know whether a tenant is drained, and whether one may go at all.
     tables = airflow_tables.sync(settings, state / "airflow", dry_run=dry_run)
     cluster = sync_cluster(settings, dry_run, tables.drained)

@@ -11,6 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from trainyard.upkeep.reaping.judging import Judgement, Stray
 
+VARIABLE: Final = "TRAINYARD_REAP_ORDER"
+"""Of the reaper's pod alone: the trainer knows no such variable."""
 MOST_STRAYS: Final = 100
 """Runs in one round: some 40 KiB of text."""
 UPLOADS_AFTER_S: Final = 24 * 3600
@@ -32,7 +34,7 @@ class StrayRun(_Frozen):
 
 
 class Order(_Frozen):
-    """The document in ``TRAINYARD_REAP_ORDER``."""
+    """The document in :data:`VARIABLE`."""
 
     version: Literal[1] = 1
     instance: str

@@ -22,7 +22,7 @@ from trainyard.operators.step_pod import HousePod
 from trainyard.settings import Settings, load_tenant
 from trainyard.settings.loading import find_config
 from trainyard.upkeep.reaping.judging import Ask, RunState, judge
-from trainyard.upkeep.reaping.order import UPLOADS_AFTER_S, Order, strays_of
+from trainyard.upkeep.reaping.order import UPLOADS_AFTER_S, VARIABLE, Order, strays_of
 from trainyard.upkeep.reaping.seen import Root, roots
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class ReapPod(HousePod):
             command=["python", "-m", "trainyard.upkeep", "reap"],
             resources={name: amount for name, amount in RESOURCES.items() if cluster.counts_scratch or name != "ephemeral-storage"},
             scratch=RESOURCES["ephemeral-storage"],
-            environment={environment.REAP_ORDER: order.model_dump_json()},
+            environment={VARIABLE: order.model_dump_json()},
             labels={
                 names.LABEL_MANAGED_BY: names.MANAGED_BY,
                 names.LABEL_INSTANCE: order.instance,

@@ -49,6 +49,7 @@ def test_promised_defaults() -> None:
         "image": None,
         "step_slots": 1,
         "evaluation_batch_size": 256,
+        "priority": 0,
         "schedule": None,
         "retrain": "changed",
         "seed": 1,
