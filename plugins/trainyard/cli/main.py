@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from trainyard.cli.commands import cluster, code, doctor, images, models, platform, runs, tenant
+from trainyard.cli.commands import cluster, code, doctor, images, models, platform, runs, tenant, tenants
 from trainyard.cli.invoking import App
 
 app = App(
@@ -54,6 +54,7 @@ for command in (
     runs.cancel,
     runs.retry,
     models.models,
+    tenants.tenants,
     platform.sync,
     doctor.doctor,
 ):

@@ -24,6 +24,11 @@ CHECKOUT_DAGS: Final = Path(__file__).resolve().parents[3] / "dags"
 TRAINING_DAG: Final = "training_dag.py"
 _LOCAL_BUNDLE: Final = "airflow.dag_processing.bundles.local.LocalDagBundle"
 _PASSWORD_BYTES: Final = 12
+PARALLELISM: Final = "AIRFLOW__CORE__PARALLELISM"
+PARALLELISM_STEP: Final = 16
+"""It is read at a restart only, so it grows in steps: a tenant that gets a slot more shall not cost one."""
+PLATFORMS_WORKERS: Final = 8
+"""Workers beside those that tenants' slots may hold: for check, clean_up and upkeep."""
 
 
 class AirflowFiles:
@@ -77,10 +82,18 @@ class AirflowFiles:
         """What :attr:`environment_file` must say."""
         return {
             "AIRFLOW__CORE__MULTI_TEAM": "True",
+            PARALLELISM: str(self._parallelism()),
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(self.passwords_file),
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(self.users().values()),
             "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(self.bundles()),
         }
+
+    def _parallelism(self) -> int:
+        """As many workers as there can be tasks with slots, and the platform's own: no tenant's load keeps anybody else's task waiting."""
+        needed = sum(tenant.slots for tenant in self._settings.tenants.values()) + PLATFORMS_WORKERS
+        steps = -(-needed // PARALLELISM_STEP) * PARALLELISM_STEP
+        present = self._json(self.environment_file).get(PARALLELISM, "0")
+        return max(steps, int(present) if present.isdecimal() else 0)
 
     # --------------------------------------------------------------------------------------------------------------- sync
     def sync(self, *, dry_run: bool) -> Iterator[Change]:

@@ -49,5 +49,6 @@ def _pools(pools: dict[str, Any], airflow: AirflowRest, dry_run: bool) -> Iterat
             yield Change(f"pool {name}", "missing", f"it is of team {found['team_name']}, not {want['team']}: `trainyard sync`")
         if differs:
             if not dry_run:
-                airflow.patch(f"/pools/{name}", differs, sorted(differs))
+                # Airflow wants all of a pool's fields in the body, also those that the mask leaves alone.
+                airflow.patch(f"/pools/{name}", {"pool": name, **target}, sorted(differs))
             yield Change(f"pool {name}", "update", ", ".join(f"{key} {found[key]} → {value}" for key, value in differs.items()))

@@ -34,8 +34,8 @@ CHECKOUT = Path(__file__).resolve().parents[5]
 START_DEADLINE_S = 240
 VISION = "train_vision_digits-mlp"
 TABULAR = "train_tabular_digits-own"
-PASSWORDS = {"admin": "a-pass", "alice": "b-pass", "carol": "c-pass", "victor": "d-pass"}
-USERS = "admin:admin,alice:user:vision,carol:user:tabular,victor:viewer:vision"
+PASSWORDS = {"admin": "a-pass", "alice": "b-pass", "carol": "c-pass", "victor": "d-pass", "_upkeep": "e-pass"}
+USERS = "admin:admin,alice:user:vision,carol:user:tabular,victor:viewer:vision,_upkeep:op:platform|tabular|vision"
 
 
 @dataclass
@@ -115,6 +115,8 @@ with create_session() as session:
         session.add(Team(name=name))
         session.flush()
         Pool.create_or_update_pool(f"tenant-{name}", 6, "", False, team_name=name, session=session)
+    Pool.create_or_update_pool("platform-steps", 64, "", False, session=session)
+    Pool.create_or_update_pool("platform-upkeep", 4, "", False, team_name="platform", session=session)
     session.add(Connection(conn_id="theirs", conn_type="http", password="of-tabular", team_name="tabular"))
     Variable.set("theirs", "of-tabular", team_name="tabular", session=session)
 from airflow.cli.cli_parser import get_parser
@@ -321,8 +323,70 @@ def test_lists_name_nothing_of_another_tenant(airflow: Airflow, run: dict[str, s
     assert path == "/eventLogs" or "theirs" not in mine
 
 
+def test_no_pool_of_no_team_is_a_members_either(airflow: Airflow) -> None:
+    for pool in ("tenant-vision", "platform-steps", "platform-upkeep", "default_pool"):
+        for who in ("alice", "victor"):
+            for method, body in (("PATCH", {"slots": 1000}), ("DELETE", None)):
+                answer = told(airflow, who, method, f"/pools/{pool}", body)
+                assert answer.status_code == 403, (who, method, pool, answer.status_code)
+    bulk = {"actions": [{"action": "create", "entities": [{"name": "mine", "slots": 1000, "team_name": "vision"}]}]}
+    assert told(airflow, "alice", "PATCH", "/pools", bulk).status_code == 403
+
+
+def test_each_sees_the_slots_of_their_own_team(airflow: Airflow, run: dict[str, str]) -> None:
+    def seen(who: str) -> list[str]:
+        return [tenant["tenant"] for tenant in airflow.json(who, "tenants")["tenants"]]
+
+    assert (seen("alice"), seen("victor"), seen("carol")) == (["vision"], ["vision"], ["tabular"])
+    assert {"tabular", "vision"} <= set(seen("admin"))
+    (vision,) = airflow.json("alice", "tenants")["tenants"]
+    assert (vision["state"], vision["slots"], vision["used"], vision["free"], vision["slot_hours"]) == ("active", 6, 0, 6, 0)
+    # No cluster runs here, which is said, and is no failure.
+    assert vision["quota"] is None
+    assert any(text.startswith("the cluster was not asked") for text in vision["disagreements"])
+    assert "tabular" not in airflow.command("alice", "tenants").stdout
+
+
+def test_upkeep_keeps_pools_through_the_rest_api(airflow: Airflow, run: dict[str, str]) -> None:
+    from trainyard.settings import load
+    from trainyard.upkeep import airflow_pools
+    from trainyard.upkeep.airflow_rest import AirflowRest, Login
+
+    settings = load(airflow.folder / "config", environ={})
+    lowered = {"pool": "tenant-vision", "slots": 3, "include_deferred": False}
+    assert told(airflow, "admin", "PATCH", "/pools/tenant-vision", lowered).status_code == 200
+    with AirflowRest(Login(airflow.url, "_upkeep", PASSWORDS["_upkeep"])) as rest:
+        said = airflow_pools.sync(settings, rest, dry_run=True)
+        assert "update pool tenant-vision: slots 3 → 6" in map(str, said.changes)
+        # The samples' third tenant is new here: that a running Airflow cannot take up.
+        assert [change.what for change in said.changes if change.action == "missing"] == ["pool tenant-forecast"]
+        assert airflow.get("admin", "/api/v2/pools/tenant-vision").json()["slots"] == 3
+        assert airflow_pools.sync(settings, rest, dry_run=False) == said
+        assert airflow.get("admin", "/api/v2/pools/tenant-vision").json()["slots"] == 6
+        assert [change.action for change in airflow_pools.sync(settings, rest, dry_run=False).changes] == ["missing"]
+        assert airflow_pools.unfinished(rest)["vision"] >= 1
+
+
+def test_a_login_that_airflow_refuses_is_said_in_one_line(airflow: Airflow) -> None:
+    from trainyard.errors import RefusedError
+    from trainyard.upkeep.airflow_rest import AirflowRest, Login
+
+    with pytest.raises(RefusedError, match="Airflow refuses POST"):
+        AirflowRest(Login(airflow.url, "_upkeep", "wrong"))
+
+
 def test_nobody_gets_anything(airflow: Airflow, run: dict[str, str]) -> None:
-    for path in ("me", "pipelines", "runs", "models", f"models/{VISION}", f"runs/{VISION}/{run['run_id']}", "openapi.json", "docs"):
+    for path in (
+        "me",
+        "pipelines",
+        "tenants",
+        "runs",
+        "models",
+        f"models/{VISION}",
+        f"runs/{VISION}/{run['run_id']}",
+        "openapi.json",
+        "docs",
+    ):
         assert httpx.get(f"{airflow.url}/trainyard/{path}").status_code in (401, 404), path
         assert httpx.get(f"{airflow.url}/trainyard/{path}", headers={"Authorization": "Bearer x"}).status_code in (403, 404), path
 

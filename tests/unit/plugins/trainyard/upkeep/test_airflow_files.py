@@ -139,3 +139,18 @@ def test_a_settings_file_that_was_spoilt_is_written_again(settings: Settings, st
     path.write_text("{half")
     assert [change.what for change in sync(settings, state, dags)] == ["Airflow's settings"]
     assert "AIRFLOW__CORE__MULTI_TEAM" in read(path)
+
+
+def test_there_is_a_worker_for_every_slot_and_a_changed_tenant_costs_no_restart(settings: Settings, state: Path, dags: Path) -> None:
+    sync(settings, state, dags)
+    name = "AIRFLOW__CORE__PARALLELISM"
+    first = int(read(state / "airflow" / "trainyard.env.json")[name])
+    slots = sum(tenant.slots for tenant in settings.tenants.values())
+    assert first >= slots + 8
+    vision = settings.tenants["vision"]
+    for fields in ({"slots": vision.slots + 1}, {"slots": 1}, {"gpus": 2}, {"slot": vision.slot.model_dump() | {"cpu": "1"}}):
+        assert sync(with_tenants(settings, vision=changed(vision, **fields)), state, dags) == [], fields
+    grown = sync(with_tenants(settings, vision=changed(vision, slots=100)), state, dags)
+    assert needs_restart(grown)
+    assert int(read(state / "airflow" / "trainyard.env.json")[name]) >= 108
+    assert sync(settings, state, dags) == [], "it does not shrink: that would be a restart for nothing"
