@@ -18,6 +18,7 @@ from tests.fixtures.s3 import S3Server
 from trainyard.contract import environment, keys, names
 from trainyard.contract.run_spec import RunSpec
 from trainyard.errors import RefusedError
+from trainyard.kube import quota
 from trainyard.kube.pod import PodParts, Site, as_pod, pod_template
 from trainyard.settings import Settings
 from trainyard.settings.network import Destination
@@ -252,6 +253,50 @@ def upkeep_api(identities: Identities) -> Iterator[k8s.ApiClient]:
 def upkeep_store(left: Left, s3_server: S3Server) -> Store:
     held = secret(k8s.CoreV1Api(left.api), names.SECRET_UPKEEP, names.PLATFORM_NAMESPACE)
     return Store(left.spec.storage.bucket, s3_server.endpoint, s3_server.region, held["access_key"], held["secret_key"])
+
+
+class TestFewerSlots:
+    """What runs is never ended by a number: new work waits."""
+
+    def test_slots_lowered_below_what_runs(self, left: Left) -> None:
+        core, tenant = k8s.CoreV1Api(left.api), only_tenant(left.settings)
+        sizes = [left.pod("one", "a"), left.pod("two", "b")]
+        for pod in sizes:
+            core.create_namespaced_pod(left.namespace, pod)
+        deadline = time.monotonic() + 60 * left.profile.patience
+        while left.running() != ["a", "b"]:
+            assert time.monotonic() < deadline, f"only {left.running()} run"
+            time.sleep(0.2)
+        fewer = dataclasses.replace(left.settings, tenants={tenant.name: tenant_of(left.settings, tenant.name, slots=1)})
+        assert ("update", f"ResourceQuota {left.namespace}/tenant") in told(sync_cluster(fewer))
+        wanted = quota.demand([resources(left.settings)])
+        assert any("pods 1 needed" in str(short) for short in quota.room_for(core, left.namespace, wanted))
+        with pytest.raises(k8s.ApiException) as refused:
+            core.create_namespaced_pod(left.namespace, left.pod("three", "c"))
+        assert quota.is_quota_exceeded(refused.value)
+        assert left.running() == ["a", "b"]
+
+    def test_a_tenant_that_drains_keeps_its_quota_until_it_is_drained(self, left: Left) -> None:
+        core, tenant = k8s.CoreV1Api(left.api), only_tenant(left.settings)
+        draining = dataclasses.replace(left.settings, tenants={tenant.name: tenant_of(left.settings, tenant.name, state="draining")})
+
+        def hard() -> dict[str, str]:
+            found: dict[str, str] = core.read_namespaced_resource_quota("tenant", left.namespace).spec.hard
+            return found
+
+        before = hard()
+        for drained in ((), None):  # runs that have not ended; an Airflow that was not asked
+            assert sync_cluster(draining, drained=drained) == []
+            assert hard() == before
+        (change,) = sync_cluster(draining, drained={tenant.name})
+        assert (change.action, change.what) == ("update", f"ResourceQuota {left.namespace}/tenant")
+        assert {amount for name, amount in hard().items() if name in ("pods", "limits.cpu", "limits.memory")} == {"0"}
+        assert sync_cluster(draining, drained={tenant.name}) == []
+        # Who does not know leaves it as it is: it does not open again.
+        assert sync_cluster(draining) == []
+        with pytest.raises(k8s.ApiException) as refused:
+            core.create_namespaced_pod(left.namespace, left.pod("one", "late"))
+        assert quota.is_quota_exceeded(refused.value)
 
 
 class TestCleanUp:
