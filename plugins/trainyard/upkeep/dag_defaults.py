@@ -21,8 +21,9 @@ DAG_ARGUMENTS: Final[dict[str, Any]] = {
         "pool": names.UPKEEP_POOL,
         "priority_weight": PRIORITY,
         "weight_rule": "absolute",
-        # The next round is the retry.
-        "retries": 0,
+        # An API server that has just started is slow to answer a task's first call (seen: 10 s): no reason for a red run.
+        "retries": 2,
+        "retry_delay": datetime.timedelta(seconds=20),
         "execution_timeout": datetime.timedelta(minutes=10),
     },
 }
