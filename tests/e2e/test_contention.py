@@ -12,7 +12,7 @@ from trainyard.settings import load
 
 GANG = 4
 """2 workers, 1 parameter server, the chief."""
-LONG_ENOUGH = ("--set", "workers=2", "--set", "steps=600")
+LONG_ENOUGH = ("--set", "workers=2", "--set", "steps=1500")
 
 
 def train_of(platform: Platform, run: dict[str, str]) -> dict[str, datetime.datetime]:
