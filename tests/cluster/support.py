@@ -33,6 +33,8 @@ class Profile:
     """The embedded kubelet's root folder, for the cases that kill it."""
     evicts_full_volumes: bool = True
     """Whether an emptyDir's sizeLimit is enforced (a kubelet with localStorageCapacityIsolation; realkube has none)."""
+    enforces_policies: bool = False
+    """Whether NetworkPolicies hold anybody: the embedded cluster's are words."""
     patience: float = 1.0
     """Factor on every deadline."""
 

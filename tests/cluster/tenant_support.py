@@ -54,7 +54,8 @@ def settings(
 
 
 def tenant_of(settings: Settings, name: str, **fields: object) -> Tenant:
-    return Tenant.model_validate({**settings.tenants[min(settings.tenants)].model_dump(), "name": name, **fields})
+    active = next(tenant for tenant in settings.tenants.values() if tenant.state == "active")
+    return Tenant.model_validate({**active.model_dump(), "name": name, **fields})
 
 
 def only_tenant(settings: Settings) -> Tenant:

@@ -18,8 +18,10 @@ from tests.fixtures.s3 import S3Server
 from trainyard.contract import environment, keys, names
 from trainyard.contract.run_spec import RunSpec
 from trainyard.errors import RefusedError
+from trainyard.kube import quota
 from trainyard.kube.pod import PodParts, Site, as_pod, pod_template
 from trainyard.settings import Settings
+from trainyard.settings.network import Destination
 from trainyard.store import Store
 from trainyard.upkeep.clean_up import clean_up
 from trainyard.upkeep.sync import sync_cluster
@@ -47,6 +49,7 @@ class TestSync:
             ("create", f"Namespace {here}"),
             ("create", f"ResourceQuota {here}/tenant"),
             ("create", f"LimitRange {here}/tenant"),
+            ("create", f"NetworkPolicy {here}/tenant"),
             ("create", f"ServiceAccount {here}/{names.SERVICE_ACCOUNT}"),
             ("create", f"RoleBinding {here}/{names.ROLE_SYNC_TENANT}"),
             ("create", f"RoleBinding {here}/{names.SERVICE_ACCOUNT_RUN}"),
@@ -110,6 +113,31 @@ class TestSync:
         hard = k8s.CoreV1Api(cluster_api).read_namespaced_resource_quota("tenant", here).spec.hard
         assert hard["pods"] == str(tenant.slots + 3)
         assert sync_cluster(more) == []
+
+    def test_policies_follow_the_files_and_go_with_what_asked_for_them(self, settings: Settings, cluster_api: k8s.ApiClient) -> None:
+        tenant = only_tenant(settings)
+        here = names.namespace(tenant.name)
+        step = (Destination(cidr="10.0.0.0/8", ports=(443,)),)
+        network = settings.cluster.network.model_copy(update={"steps": {"prepare": step}})
+        more = dataclasses.replace(settings, cluster=settings.cluster.model_copy(update={"network": network}))
+        sync_cluster(more)
+        policies = k8s.NetworkingV1Api(cluster_api)
+        theirs = {"metadata": {"name": "theirs"}, "spec": {"podSelector": {}, "policyTypes": ["Egress"]}}
+        gangs = {"metadata": {"name": "gang", "labels": {names.LABEL_MANAGED_BY: names.MANAGED_BY, names.LABEL_RUN: "r"}}}
+        for policy in (theirs, {**gangs, "spec": theirs["spec"]}):
+            policies.create_namespaced_network_policy(here, policy)
+        (rule,) = policies.read_namespaced_network_policy("step-prepare", here).spec.egress
+        # The embedded cluster's API server listens on loopback, for which Kubernetes has no endpoints.
+        slices = k8s.DiscoveryV1Api(cluster_api).list_namespaced_endpoint_slice("default", field_selector="metadata.name=kubernetes").items
+        servers = [address for slice_ in slices for endpoint in slice_.endpoints for address in endpoint.addresses]
+        service = k8s.CoreV1Api(cluster_api).read_namespaced_service("kubernetes", "default").spec.cluster_ip
+        assert set(rule.to[0].ip_block._except) == {f"{one}/32" for one in (*servers, service) if one.startswith("10.")}
+        assert sync_cluster(more) == []
+
+        assert told(sync_cluster(settings, dry_run=True)) == {("delete", f"NetworkPolicy {here}/step-prepare")}
+        assert told(sync_cluster(settings)) == {("delete", f"NetworkPolicy {here}/step-prepare")}
+        assert {one.metadata.name for one in policies.list_namespaced_network_policy(here).items} == {"tenant", "theirs", "gang"}
+        assert sync_cluster(settings) == []
 
     def test_deleting_a_secret_rotates_its_key(self, settings: Settings, cluster_api: k8s.ApiClient, s3_server: S3Server) -> None:
         sync_cluster(settings)
@@ -225,6 +253,50 @@ def upkeep_api(identities: Identities) -> Iterator[k8s.ApiClient]:
 def upkeep_store(left: Left, s3_server: S3Server) -> Store:
     held = secret(k8s.CoreV1Api(left.api), names.SECRET_UPKEEP, names.PLATFORM_NAMESPACE)
     return Store(left.spec.storage.bucket, s3_server.endpoint, s3_server.region, held["access_key"], held["secret_key"])
+
+
+class TestFewerSlots:
+    """What runs is never ended by a number: new work waits."""
+
+    def test_slots_lowered_below_what_runs(self, left: Left) -> None:
+        core, tenant = k8s.CoreV1Api(left.api), only_tenant(left.settings)
+        sizes = [left.pod("one", "a"), left.pod("two", "b")]
+        for pod in sizes:
+            core.create_namespaced_pod(left.namespace, pod)
+        deadline = time.monotonic() + 60 * left.profile.patience
+        while left.running() != ["a", "b"]:
+            assert time.monotonic() < deadline, f"only {left.running()} run"
+            time.sleep(0.2)
+        fewer = dataclasses.replace(left.settings, tenants={tenant.name: tenant_of(left.settings, tenant.name, slots=1)})
+        assert ("update", f"ResourceQuota {left.namespace}/tenant") in told(sync_cluster(fewer))
+        wanted = quota.demand([resources(left.settings)])
+        assert any("pods 1 needed" in str(short) for short in quota.room_for(core, left.namespace, wanted))
+        with pytest.raises(k8s.ApiException) as refused:
+            core.create_namespaced_pod(left.namespace, left.pod("three", "c"))
+        assert quota.is_quota_exceeded(refused.value)
+        assert left.running() == ["a", "b"]
+
+    def test_a_tenant_that_drains_keeps_its_quota_until_it_is_drained(self, left: Left) -> None:
+        core, tenant = k8s.CoreV1Api(left.api), only_tenant(left.settings)
+        draining = dataclasses.replace(left.settings, tenants={tenant.name: tenant_of(left.settings, tenant.name, state="draining")})
+
+        def hard() -> dict[str, str]:
+            found: dict[str, str] = core.read_namespaced_resource_quota("tenant", left.namespace).spec.hard
+            return found
+
+        before = hard()
+        for drained in ((), None):  # runs that have not ended; an Airflow that was not asked
+            assert sync_cluster(draining, drained=drained) == []
+            assert hard() == before
+        (change,) = sync_cluster(draining, drained={tenant.name})
+        assert (change.action, change.what) == ("update", f"ResourceQuota {left.namespace}/tenant")
+        assert {amount for name, amount in hard().items() if name in ("pods", "limits.cpu", "limits.memory")} == {"0"}
+        assert sync_cluster(draining, drained={tenant.name}) == []
+        # Who does not know leaves it as it is: it does not open again.
+        assert sync_cluster(draining) == []
+        with pytest.raises(k8s.ApiException) as refused:
+            core.create_namespaced_pod(left.namespace, left.pod("one", "late"))
+        assert quota.is_quota_exceeded(refused.value)
 
 
 class TestCleanUp:

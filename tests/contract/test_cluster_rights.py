@@ -20,6 +20,7 @@ from trainyard.settings import Settings, load
 from trainyard.upkeep import objects
 from trainyard.upkeep.applying import path_of
 from trainyard.upkeep.examining import rights
+from trainyard.upkeep.policies import ApiServer, policies
 from trainyard.upkeep.storage import identities
 
 CHECKOUT = Path(__file__).parents[2]
@@ -104,7 +105,8 @@ def test_all_tenants_jobs_are_seen_only_where_ports_are_shared() -> None:
 def test_upkeep_may_take_down_and_nothing_else() -> None:
     source = ast.parse((SOURCES / "kube" / "takedown.py").read_text(encoding="utf-8"))
     (takedown,) = (node for node in ast.walk(source) if isinstance(node, ast.ClassDef) and node.name == "Takedown")
-    assert role("ClusterRole", names.SERVICE_ACCOUNT_UPKEEP) == set(calls(takedown))
+    reaper = calls_of((SOURCES / "upkeep" / "reaping").glob("*.py"))
+    assert role("ClusterRole", names.SERVICE_ACCOUNT_UPKEEP) == set(calls(takedown)) | reaper
 
 
 @pytest.fixture
@@ -115,8 +117,9 @@ def settings() -> Settings:
 def test_sync_may_make_what_it_makes_and_nothing_else(settings: Settings) -> None:
     made = objects.platform_objects()
     for tenant in settings.tenants.values():
-        made += objects.tenant_objects(tenant)
+        made += objects.tenant_objects(tenant, settings.cluster)
         made.append(objects.config_map(names.CONFIG_MAP_CA, names.namespace(tenant.name), {}))
+        made += policies(settings, tenant, s3_endpoint=None, api_server=ApiServer())
     made.append(objects.config_map(names.CONFIG_MAP_CA, names.PLATFORM_NAMESPACE, {}))
     made += [objects.secret(identity.secret, identity.namespace, {}) for identity in identities(settings)]
     needed: dict[str, set[Right]] = {"cluster": set(), "platform": set(), "tenant": set()}
@@ -129,8 +132,17 @@ def test_sync_may_make_what_it_makes_and_nothing_else(settings: Settings) -> Non
         needed[where] |= {(group, resource, verb) for verb in ("create", "get", "patch")}
     rbac = "rbac.authorization.k8s.io"
     assert role("ClusterRole", names.SERVICE_ACCOUNT_SYNC) == needed["cluster"] | {(rbac, "clusterroles", v) for v in ("bind", "get")}
+    # Policies alone are removed too: each of them opens something.
+    needed["tenant"] |= {("networking.k8s.io", "networkpolicies", verb) for verb in ("list", "delete")}
     assert role("ClusterRole", names.ROLE_SYNC_TENANT) == needed["tenant"]
     assert role("Role", names.SERVICE_ACCOUNT_SYNC) == needed["platform"]
+
+
+def test_of_other_namespaces_sync_may_read_where_the_api_server_is() -> None:
+    (api_server,) = (m for m in manifests() if (m["kind"], m["metadata"]["name"]) == ("Role", "trainyard-sync-api-server"))
+    assert api_server["metadata"]["namespace"] == "default"
+    assert all(rule["resourceNames"] == ["kubernetes"] for rule in api_server["rules"])
+    assert role("Role", "trainyard-sync-api-server") == {("", "services", "get"), ("discovery.k8s.io", "endpointslices", "get")}
 
 
 def test_sync_may_bind_our_three_roles_only() -> None:
@@ -155,7 +167,7 @@ def test_no_identity_that_gives_rights_can_be_borrowed_by_a_pod() -> None:
 
 def test_a_file_makes_what_it_needs_before_it_needs_it() -> None:
     """``kubectl apply -f deploy/rbac/`` goes by file name and by order."""
-    made: set[str] = set()
+    made = {"default"}
     for manifest in (m for file in sorted(RBAC.glob("*.yaml")) for m in yaml.safe_load_all(file.read_text(encoding="utf-8"))):
         namespace = manifest["metadata"].get("namespace")
         assert namespace is None or namespace in made, manifest["metadata"]

@@ -14,7 +14,7 @@ from typing import Annotated
 
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
-from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails, PoolDetails
 from airflow.api_fastapi.core_api.security import get_user, requires_access_dag
 from airflow.configuration import conf
 from airflow.models.dag import DagModel
@@ -33,6 +33,11 @@ may_trigger = requires_access_dag(method="POST", access_entity=DagAccessEntity.R
 def may_see(person: BaseUser, dag_id: str, team: str) -> bool:
     """Whether ``person`` could see a DAG of ``team`` that Airflow has not read yet."""
     return get_auth_manager().is_authorized_dag(method="GET", details=DagDetails(id=dag_id, team_name=team), user=person)
+
+
+def may_see_pool(person: BaseUser, pool: str, team: str) -> bool:
+    """Whether ``person`` may see the pool of ``team``, and so how it stands with the tenant's slots."""
+    return get_auth_manager().is_authorized_pool(method="GET", details=PoolDetails(name=pool, team_name=team), user=person)
 
 
 def may_edit(person: BaseUser, dag_id: str, team: str | None) -> bool:

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Body, Depends, FastAPI, HTTPException, Query, Req
 from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 
-from trainyard.api import access, local_runs, models, packages, records, replica_logs, runs
+from trainyard.api import access, local_runs, models, packages, records, replica_logs, runs, tenants
 from trainyard.api.deployment import Deployment, Target
 from trainyard.api.wheels import MAX_BYTES
 from trainyard.contract import names
@@ -78,6 +78,14 @@ def pipelines(targets: Visible, person: access.Person, request: Request) -> dict
             {line for tenant, lines in problems if access.may_see(person, names.dag_id(tenant, ""), tenant) for line in lines}
         ),
     }
+
+
+@router.get("/tenants")
+def all_tenants(person: access.Person, request: Request) -> dict[str, Any]:
+    """How it stands with the slots of each tenant whose pool the caller may see."""
+    found = request.app.state.deployment.tenants().items()
+    seen = [(name, settings) for name, settings in sorted(found) if access.may_see_pool(person, names.pool(name), name)]
+    return {"tenants": [tenants.overview(settings, settings.tenants[name]) for name, settings in seen]}
 
 
 @router.get("/runs")

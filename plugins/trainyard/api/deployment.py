@@ -48,6 +48,7 @@ class Target:
 class _Configuration:
     targets: dict[str, Target]
     problems: dict[str, tuple[str, ...]]
+    tenants: dict[str, Settings]
 
 
 class Deployment:
@@ -60,7 +61,7 @@ class Deployment:
         self._owner = owner
         self._teams_in_use = teams_in_use
         self._lock = threading.Lock()
-        self._read: tuple[object, _Configuration] = (None, _Configuration({}, {}))
+        self._read: tuple[object, _Configuration] = (None, _Configuration({}, {}, {}))
 
     def targets(self) -> dict[str, Target]:
         """Every usable pipeline by its DAG's id, whoever may see it.
@@ -77,6 +78,14 @@ class Deployment:
             ConfigError: as :meth:`targets`.
         """
         return self._configuration().problems
+
+    def tenants(self) -> dict[str, Settings]:
+        """Every tenant whose file can be used, and the configuration that it stands in.
+
+        Raises:
+            ConfigError: as :meth:`targets`.
+        """
+        return self._configuration().tenants
 
     def _configuration(self) -> _Configuration:
         folder = find_config(self._config_dir, os.environ)
@@ -108,10 +117,12 @@ class Deployment:
 
 def _read_configuration(folder: Path) -> _Configuration:
     try:
-        return _Configuration(_targets(load(folder)), {})
+        settings = load(folder)
+        return _Configuration(_targets(settings), {}, dict.fromkeys(settings.tenants, settings))
     except ConfigError:
         targets: dict[str, Target] = {}
-        problems, usable = {}, False
+        tenants: dict[str, Settings] = {}
+        problems = {}
         for path in sorted((folder / "tenants").glob("*.yaml")):
             try:
                 view = load_tenant(path.stem, folder)
@@ -119,10 +130,10 @@ def _read_configuration(folder: Path) -> _Configuration:
                 problems[path.stem] = error.problems
             else:
                 targets |= _targets(view.settings)
-                problems[path.stem], usable = view.problems, True
-        if not usable:
+                problems[path.stem], tenants[path.stem] = view.problems, view.settings
+        if not tenants:
             raise
-        return _Configuration(targets, problems)
+        return _Configuration(targets, problems, tenants)
 
 
 def _targets(settings: Settings) -> dict[str, Target]:

@@ -195,6 +195,9 @@ class Client:
                 waiting()
             time.sleep(1)
 
+    def tenants(self) -> list[dict[str, Any]]:
+        return list(self.json("GET", "/trainyard/tenants")["tenants"])
+
     def runs(self, pipeline: str | None, limit: int) -> list[dict[str, Any]]:
         params = {"limit": limit} | ({"pipeline": pipeline} if pipeline else {})
         return list(self.json("GET", "/trainyard/runs", params=params)["runs"])

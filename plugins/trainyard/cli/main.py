@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from trainyard.cli.commands import cluster, code, doctor, images, models, platform, runs
+from trainyard.cli.commands import cluster, code, doctor, images, models, platform, runs, tenant, tenants
 from trainyard.cli.invoking import App
 
 app = App(
@@ -54,6 +54,7 @@ for command in (
     runs.cancel,
     runs.retry,
     models.models,
+    tenants.tenants,
     platform.sync,
     doctor.doctor,
 ):
@@ -61,6 +62,7 @@ for command in (
 app.add_typer(models.model, name="model")
 app.add_typer(cluster.cluster, name="cluster")
 app.add_typer(images.images, name="images")
+app.add_typer(tenant.tenant, name="tenant")
 
 if __name__ == "__main__":
     app()

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
+class Wrong(str):
+    """A value that people must not overlook: red in a table and on a line of its own."""
+
+
 class Output:
     """Where a command's words go."""
 
@@ -39,7 +43,7 @@ class Output:
     def line(self, text: str) -> None:
         """A line of the result, for people."""
         if not self.as_json:
-            self.console.print(text, markup=False)
+            self.console.print(text, markup=False, style="bold red" if isinstance(text, Wrong) else None)
 
     def remark(self, text: str) -> None:
         """What is worth knowing and is not the result."""
@@ -57,7 +61,9 @@ class Output:
             numbers = bool(rows) and all(isinstance(row[index], int | float) for row in rows)
             table.add_column(column, justify="right" if numbers else "left", overflow="fold")
         for row in rows:
-            table.add_row(*(Text(cell(value), style=_STYLES.get(str(value), "")) for value in row))
+            table.add_row(
+                *(Text(cell(value), style="bold red" if isinstance(value, Wrong) else _STYLES.get(str(value), "")) for value in row)
+            )
         self.console.print(table)
 
 
@@ -70,6 +76,10 @@ _STYLES = {
     "cancelled": "yellow",
     "upstream_failed": "red",
 }
+
+
+def _style(value: Any) -> str:
+    return "bold red" if isinstance(value, Wrong) else _STYLES.get(str(value), "")
 
 
 def cell(value: Any) -> str:

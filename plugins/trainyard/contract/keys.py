@@ -27,6 +27,11 @@ Models bucket::
 
 from __future__ import annotations
 
+from typing import Final
+
+RUNS: Final = "runs/"
+"""What belongs to runs; all else in a data bucket outlives them."""
+
 
 def dataset_root(dataset: str, version: str, layout: str) -> str:
     return f"datasets/{dataset}/{version}/{layout}/"
@@ -61,7 +66,7 @@ def admitted(pipeline: str) -> str:
 
 
 def run_root(run: str) -> str:
-    return f"runs/{run}/"
+    return f"{RUNS}{run}/"
 
 
 def spec(run: str) -> str:

@@ -17,6 +17,8 @@ LABEL_PIPELINE: Final = "trainyard.dev/pipeline"
 LABEL_ROLE: Final = "trainyard.dev/role"
 LABEL_STEP: Final = "trainyard.dev/step"
 LABEL_GENERATION: Final = "trainyard.dev/generation"
+LABEL_INSTANCE: Final = "trainyard.dev/instance"
+"""Which deployment made the object: its bucket prefix, which no two deployments share. What bears another's is never touched."""
 LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 MANAGED_BY: Final = "trainyard"
 ANNOTATION_DAG_ID: Final = "trainyard.dev/dag-id"
@@ -40,6 +42,7 @@ NOTE_LENGTH: Final = 1000
 
 DAG_PREFIX: Final = "train_"
 STEP_CLEAN_UP: Final = "clean_up"
+STEP_REAP: Final = "reap"
 
 SECRET_RUN: Final = "s3-run"
 SECRET_EXPORT: Final = "s3-export"
@@ -64,6 +67,10 @@ SYSTEM_NAMESPACE: Final = "trainyard-system"
 """Where the identities live that no pod of ours may borrow."""
 PLATFORM_POOL: Final = "platform-steps"
 """The pool of no team for ``check`` and ``clean_up``: they must never wait behind a gang."""
+UPKEEP_POOL: Final = "platform-upkeep"
+"""The pool of the platform's team, for the Dags in ``dags/platform``: no tenant's task can be in it."""
+UPKEEP_LOGIN: Final = "_upkeep"
+"""The login in Airflow of those Dags; no member of a tenant can be called so."""
 
 TENANT_PATTERN: Final = r"^[a-z][a-z0-9-]{1,28}[a-z0-9]$"
 """3–30 characters: Airflow's teams need ≥ 3, bucket and namespace names are built from it."""
@@ -99,6 +106,11 @@ def gang_name(run: str, generation: int) -> str:
 
 def job_name(run: str, generation: int, role: str) -> str:
     return f"{gang_name(run, generation)}-{role}"
+
+
+def instance(bucket: str, tenant: str) -> str:
+    """The deployment that ``bucket``, the data bucket of ``tenant``, belongs to."""
+    return bucket.removesuffix(f"-{tenant}")
 
 
 def replica_name(role: str, index: int) -> str:

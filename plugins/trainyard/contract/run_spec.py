@@ -81,6 +81,8 @@ class GangSpec(_Frozen):
     chief_slots: int = Field(ge=1)
     ps_slots: int = Field(ge=1)
     worker_slots: int = Field(ge=1)
+    worker_gpus: int = Field(ge=0)
+    """GPUs of one worker's pod; nothing else of a run has any."""
 
     @property
     def slots(self) -> int:
@@ -124,6 +126,8 @@ class RunSpec(_Frozen):
     training: TrainingSpec
     gang: GangSpec
     slot: SlotSpec
+    image: str | None
+    """The tenant's own trainer image; None: the cluster's."""
     step_slots: int = Field(ge=1)
     evaluation_batch_size: int = Field(ge=1)
     gate: GateSpec

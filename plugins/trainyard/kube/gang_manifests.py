@@ -65,12 +65,19 @@ def replica_slots(spec: RunSpec) -> dict[str, int]:
     return {names.ROLE_CHIEF: gang.chief_slots, names.ROLE_PS: gang.ps_slots, names.ROLE_WORKER: gang.worker_slots}
 
 
-def gang_pods(spec: RunSpec, *, counts_scratch: bool = True) -> list[dict[str, str]]:
+def replica_gpus(spec: RunSpec) -> dict[str, int]:
+    """GPUs of one replica of each role: only workers compute gradients."""
+    return {names.ROLE_CHIEF: 0, names.ROLE_PS: 0, names.ROLE_WORKER: spec.gang.worker_gpus}
+
+
+def gang_pods(spec: RunSpec, site: Site) -> list[dict[str, str]]:
     """Resources of each of the gang's pods."""
-    slots = replica_slots(spec)
-    return [
-        pod_resources(spec.slot, slots[role], counts_scratch=counts_scratch) for role, count in replicas(spec).items() for _ in range(count)
-    ]
+    slots, gpus = replica_slots(spec), replica_gpus(spec)
+
+    def one(role: str) -> dict[str, str]:
+        return pod_resources(spec.slot, slots[role], counts_scratch=site.counts_scratch, gpus=gpus[role], gpu_resource=site.gpu_resource)
+
+    return [one(role) for role, count in replicas(spec).items() for _ in range(count)]
 
 
 def dns_addresses(spec: RunSpec, generation: int, port: int, *, shared: bool = False) -> Addresses:
@@ -114,7 +121,7 @@ class GangManifests:
 
     chief: k8s.V1Job
     service: k8s.V1Service | None
-    policy: k8s.V1NetworkPolicy | None
+    policy: k8s.V1NetworkPolicy
     peers: tuple[k8s.V1Job, ...]
 
     def owned_by(self, chief: k8s.V1Job) -> GangManifests:
@@ -151,7 +158,7 @@ def build(
         return _job(spec, generation, role, addresses, site, commands[role], spec_sha256)
 
     service = _service(spec, generation, addresses) if addresses.named else None
-    policy = _network_policy(spec, generation) if addresses.named else None
+    policy = _network_policy(spec, generation, addresses)
     return GangManifests(job(names.ROLE_CHIEF), service, policy, (job(names.ROLE_PS), job(names.ROLE_WORKER)))
 
 
@@ -174,6 +181,7 @@ def _job(
         site,
         command=command,
         slots=replica_slots(spec)[role],
+        gpus=replica_gpus(spec)[role],
         labels=ours,
         annotations=labels.run_annotations(spec),
         environment_={environment.ROLE: role, environment.GANG: addresses.to_json(generation)},
@@ -216,10 +224,17 @@ def _service(spec: RunSpec, generation: int, addresses: Addresses) -> k8s.V1Serv
     return k8s.V1Service(metadata=k8s.V1ObjectMeta(name=names.gang_name(spec.run, generation), labels=gang), spec=service)
 
 
-def _network_policy(spec: RunSpec, generation: int) -> k8s.V1NetworkPolicy:
-    """TensorFlow's servers answer anyone who connects: this is the gang's only wall."""
+def _network_policy(spec: RunSpec, generation: int, addresses: Addresses) -> k8s.V1NetworkPolicy:
+    """TensorFlow's servers answer anyone who connects: this is the gang's only wall, and the one door in its namespace's."""
     gang = labels.gang_labels(spec, generation)
     members = k8s.V1LabelSelector(match_labels={key: gang[key] for key in (names.LABEL_RUN, names.LABEL_GENERATION)})
-    rule = k8s.V1NetworkPolicyIngressRule(_from=[k8s.V1NetworkPolicyPeer(pod_selector=members)])
-    policy = k8s.V1NetworkPolicySpec(pod_selector=members, policy_types=["Ingress"], ingress=[rule])
+    last = None if addresses.first_port is None else addresses.first_port + sum(replicas(spec).values()) - 1
+    ports = [k8s.V1NetworkPolicyPort(protocol="TCP", port=addresses.port_of(names.ROLE_CHIEF), end_port=last)]
+    each_other = [k8s.V1NetworkPolicyPeer(pod_selector=members)]
+    policy = k8s.V1NetworkPolicySpec(
+        pod_selector=members,
+        policy_types=["Ingress", "Egress"],
+        ingress=[k8s.V1NetworkPolicyIngressRule(_from=each_other, ports=ports)],
+        egress=[k8s.V1NetworkPolicyEgressRule(to=each_other, ports=ports)],
+    )
     return k8s.V1NetworkPolicy(metadata=k8s.V1ObjectMeta(name=names.gang_name(spec.run, generation), labels=gang), spec=policy)

@@ -12,6 +12,7 @@ def run_labels(spec: RunSpec) -> dict[str, str]:
     """Labels of every object of a run."""
     return {
         names.LABEL_MANAGED_BY: names.MANAGED_BY,
+        names.LABEL_INSTANCE: names.instance(spec.storage.bucket, spec.tenant),
         names.LABEL_RUN: spec.run,
         names.LABEL_TENANT: spec.tenant,
         names.LABEL_PIPELINE: spec.pipeline,
@@ -47,6 +48,12 @@ def selector(labels: dict[str, str]) -> str:
 def run_selector(run: str) -> str:
     """Selects every object of a run."""
     return selector({names.LABEL_MANAGED_BY: names.MANAGED_BY, names.LABEL_RUN: run})
+
+
+def instance_selector(instance: str, run: str | None = None) -> str:
+    """Selects what one deployment has made: all of it, or all of a run."""
+    wanted = {names.LABEL_MANAGED_BY: names.MANAGED_BY, names.LABEL_INSTANCE: instance}
+    return selector(wanted | ({names.LABEL_RUN: run} if run is not None else {}))
 
 
 def gang_selector(run: str, generation: int | None = None) -> str:

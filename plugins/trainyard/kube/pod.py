@@ -39,6 +39,7 @@ class Site:
     image: str
     pull_policy: str
     counts_scratch: bool = True
+    gpu_resource: str = "nvidia.com/gpu"
     pull_secrets: tuple[str, ...] = ()
     ca_bundle: bool = False
     """Whether S3's authorities are in a ConfigMap beside the pod (``trainyard sync`` makes it)."""
@@ -51,6 +52,7 @@ class Site:
             image=image or profile.images.trainer,
             pull_policy=profile.image_pull_policy,
             counts_scratch=profile.counts_scratch,
+            gpu_resource=profile.gpu_resource,
             pull_secrets=profile.image_pull_secrets,
             ca_bundle=profile.s3.ca_bundle is not None,
             pods=profile.pods,
@@ -229,6 +231,7 @@ def trainer_parts(
     *,
     command: Sequence[str],
     slots: int,
+    gpus: int = 0,
     labels: Mapping[str, str],
     environment_: Mapping[str, str],
     secret: str = names.SECRET_RUN,
@@ -241,7 +244,7 @@ def trainer_parts(
     return PodParts(
         site=site,
         command=command,
-        resources=pod_resources(spec.slot, slots, counts_scratch=site.counts_scratch),
+        resources=pod_resources(spec.slot, slots, counts_scratch=site.counts_scratch, gpus=gpus, gpu_resource=site.gpu_resource),
         scratch=scratch(spec.slot, slots),
         environment={environment.RUN_SPEC: spec.to_json()} | dict(environment_),
         labels=labels,

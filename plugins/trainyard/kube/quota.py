@@ -55,11 +55,11 @@ def demand(pods: Iterable[Mapping[str, str]]) -> dict[str, Decimal]:
     for resources in pods:
         total["pods"] += 1
         total["count/pods"] += 1
-        for name in COMPUTE:
-            if name in resources:
-                amount = parse_quantity(resources[name])
-                for counted in (name, f"requests.{name}", f"limits.{name}"):
-                    total[counted] = total.get(counted, Decimal(0)) + amount
+        for name, text in resources.items():
+            # A quota counts requests only of what is no resource of every node (GPUs: domain/name).
+            kinds = (name, f"requests.{name}", f"limits.{name}") if name in COMPUTE else (f"requests.{name}",)
+            for counted in kinds:
+                total[counted] = total.get(counted, Decimal(0)) + parse_quantity(text)
     return total
 
 

@@ -10,11 +10,13 @@ from trainyard.contract.run_spec import SlotSpec
 from trainyard.settings.quantities import times_cpu, times_memory
 
 
-def pod_resources(slot: SlotSpec, slots: int, *, counts_scratch: bool = True) -> dict[str, str]:
-    """cpu, memory and, where the cluster's nodes report it, ephemeral-storage of a pod of ``slots`` slots."""
+def pod_resources(slot: SlotSpec, slots: int, *, counts_scratch: bool = True, gpus: int = 0, gpu_resource: str = "") -> dict[str, str]:
+    """cpu, memory and, where the cluster's nodes report it, ephemeral-storage of a pod of ``slots`` slots, and its GPUs if it has any."""
     found = {"cpu": times_cpu(slot.cpu, slots), "memory": times_memory(slot.memory, slots)}
     if counts_scratch:
         found["ephemeral-storage"] = times_memory(slot.scratch, slots)
+    if gpus:
+        found[gpu_resource] = str(gpus)
     return found
 
 

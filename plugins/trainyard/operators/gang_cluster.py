@@ -72,7 +72,7 @@ class GangCluster:
 
     @property
     def site(self) -> Site:
-        return Site.of(self.profile)
+        return Site.of(self.profile, self.spec.image)
 
     def pods(self, generation: int | None = None) -> list[gang_state.PodView]:
         """The gang's pods, of one generation or of all."""

@@ -72,7 +72,7 @@ class GangCreation:
         Raises:
             GangError: no room (``NoRoom``), or not whole by the start deadline (``StartDeadline``), with the reasons; nothing is left.
         """
-        wanted = quota.demand(gang_manifests.gang_pods(self._spec, counts_scratch=self._cluster.profile.counts_scratch))
+        wanted = quota.demand(gang_manifests.gang_pods(self._spec, self._cluster.site))
         with self._cluster.start_lock() as lock:
             self._wait_for_room(lock, wanted)
             try:
@@ -124,9 +124,8 @@ class GangCreation:
         if owned.service is not None:
             create, read = self._core.create_namespaced_service, self._core.read_namespaced_service
             create_with_patience(create, read, owned.service.metadata.name, namespace, owned.service)
-        if owned.policy is not None:
-            create, read = self._networking.create_namespaced_network_policy, self._networking.read_namespaced_network_policy
-            create_with_patience(create, read, owned.policy.metadata.name, namespace, owned.policy)
+        create, read = self._networking.create_namespaced_network_policy, self._networking.read_namespaced_network_policy
+        create_with_patience(create, read, owned.policy.metadata.name, namespace, owned.policy)
         for peer in owned.peers:
             self._create_job(peer)
 

@@ -196,7 +196,8 @@ class StepPod(HousePod):
         arguments = ["step", self.step] + ([] if self.index is None else ["--index", str(self.index)])
         parts = trainer_parts(
             spec,
-            Site.of(cluster),
+            # An identity that may write models is no tenant's to have: its pods run the platform's image only.
+            Site.of(cluster, spec.image if self.secret == names.SECRET_RUN else None),
             command=trainer_command(*arguments),
             slots=spec.step_slots,
             labels=labels.step_labels(spec, self.step),

@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from trainyard.contract import keys
 from trainyard.contract.run_spec import CodeSpec, RunSpec
-from trainyard.errors import ConflictError, NotFoundError
+from trainyard.errors import ConflictError, NotFoundError, RefusedError
 from trainyard.operators.run_access import read_spec, run_of
+from trainyard.pipelines import turns
 from trainyard.pipelines.form import Form
 from trainyard.pipelines.spec import build_run_spec, fingerprint
 from trainyard.settings import Pipeline, Settings, load_tenant
+from trainyard.steps import train
+from trainyard.steps.check import NotYet
 from trainyard.store import Store, credentials, store_for
 
 if TYPE_CHECKING:
@@ -41,6 +44,7 @@ class Admission:
 
         Raises:
             ConfigError, RefusedError, NotFoundError: the run may not be, with the reason; nothing was written.
+            NotYet: it may be later; nothing was written.
             UnavailableError: S3 does not answer.
         """
         settings = load_tenant(self._tenant).settings
@@ -50,7 +54,10 @@ class Admission:
         if read_spec(store, run) is not None:
             log.info("run %s: its spec was written before and stays as it is", run)
             return None
+        if settings.tenants[self._tenant].state == "draining":
+            raise RefusedError(f"tenant {self._tenant} is draining, no new run begins: tenants/{self._tenant}.yaml says `state: draining`")
         spec = self._spec(context, settings, pipeline, store)
+        self._wait_for_turn(context, settings)
         if not spec.requested and pipeline.retrain == "changed" and (last := last_good(store, spec)) is not None:
             return self._unchanged(store, spec, last)
         try:
@@ -60,6 +67,18 @@ class Admission:
         remember(store, spec)
         log.info("run %s: %s %s, %s", run, spec.dataset.name, spec.dataset.version, pipeline.gang.arithmetic())
         return None
+
+    def _wait_for_turn(self, context: Context, settings: Settings) -> None:
+        ti: Any = context["ti"]
+        began: datetime.datetime | None = getattr(context["dag_run"], "start_date", None)
+        if began is not None and datetime.datetime.now(datetime.UTC) - began > turns.AT_MOST:
+            log.info("this run has waited for its turn for %s: it begins", turns.AT_MOST)
+            return
+        waits = turns.gangs_that_wait(
+            settings, self._tenant, lambda dag_id: ti.get_ti_count(dag_id=dag_id, task_ids=[train.STEP], states=["scheduled"])
+        )
+        if waits is not None:
+            raise NotYet(waits)
 
     def _find(self, settings: Settings) -> Pipeline:
         try:

@@ -8,10 +8,11 @@ from typing import Final
 from airflow.sdk import DAG, Param, get_parsing_context
 
 from trainyard.contract import names
+from trainyard.pipelines import priority
 from trainyard.pipelines.admission import Admission
 from trainyard.pipelines.form import fields
 from trainyard.pipelines.timetable import DatasetVersionTimetable
-from trainyard.settings import Pipeline, Settings, load_tenant
+from trainyard.settings import Pipeline, Settings, Tenant, load_tenant
 from trainyard.steps import check, clean_up, evaluate, export, gate, plan, prepare, shard, train
 
 log = logging.getLogger(__name__)
@@ -55,40 +56,52 @@ def build_dag(settings: Settings, pipeline: Pipeline) -> DAG:
     dag = DAG(
         dag_id=names.dag_id(pipeline.tenant, pipeline.name),
         description=pipeline.description,
-        doc_md=_doc(pipeline),
-        schedule=DatasetVersionTimetable(releases, pipeline.schedule),
+        doc_md=_doc(pipeline, tenant),
+        # A tenant that drains has no ticks; what a person starts all the same, check refuses.
+        schedule=DatasetVersionTimetable(releases, pipeline.schedule if tenant.state == "active" else None),
         catchup=False,
         max_active_runs=MAX_ACTIVE_RUNS,
         params=params,
         tags={TAG, pipeline.tenant, dataset.name},
-        default_args={"owner": tenant.owner, "pool": names.pool(tenant.name)},
+        default_args={
+            "owner": tenant.owner,
+            "pool": names.pool(tenant.name),
+            "priority_weight": priority.of_step(tenant, pipeline),
+            "weight_rule": "absolute",
+        },
         render_template_as_native_obj=False,
     )
     with dag:
+        gang = train.build(pipeline)
+        gang.priority_weight = priority.of_gang(tenant, pipeline)
         admit = check.build(pipeline, Admission(tenant.name, pipeline.name))
+        admit.priority_weight = priority.CHECK
         last = export.build(pipeline)
         (
             admit
             >> prepare.build(pipeline)
             >> shard.build(pipeline, dataset)
             >> plan.build(pipeline)
-            >> train.build(pipeline)
+            >> gang
             >> evaluate.build(pipeline)
             >> gate.build(pipeline)
             >> last
         )
         # Its setup is check: it runs whenever check passed, whatever became of the rest; a refused form starts nothing, not even this.
-        last >> clean_up.build(pipeline).as_teardown(setups=admit, on_failure_fail_dagrun=True)
+        end = clean_up.build(pipeline)
+        end.priority_weight = priority.CLEAN_UP
+        last >> end.as_teardown(setups=admit, on_failure_fail_dagrun=True)
     return dag
 
 
-def _doc(pipeline: Pipeline) -> str:
+def _doc(pipeline: Pipeline, tenant: Tenant) -> str:
     gate_, model = pipeline.gate, pipeline.model
     champion = ", and higher than the champion's" if gate_.beat_champion else ""
     code = f" from the published package `{model.package}`" if model.package else ""
     schedule = f"`{pipeline.schedule}` (UTC), the newest released version" if pipeline.schedule else "on request only"
+    draining = f"\n**Tenant {tenant.name} is draining: no new run begins.**\n" if tenant.state == "draining" else ""
     return f"""### {pipeline.description}
-
+{draining}
 | | |
 |---|---|
 | Model | `{model.build}`{code} |

@@ -67,16 +67,20 @@ def fields(pipeline: Pipeline, tenant: Tenant, dataset: Dataset) -> dict[str, Fi
     training, gang = pipeline.training, pipeline.gang
     versions = [name for name, _ in reversed(dataset.by_release())]
     others = gang.chief_slots + gang.ps_slots
-    most_workers = max(1, min(dataset.shards, (tenant.slots - others) // gang.worker_slots))
+    most_workers = min(dataset.shards, (tenant.slots - others) // gang.worker_slots)
+    if gang.worker_gpus:
+        most_workers = min(most_workers, tenant.gpus // gang.worker_gpus)
+    most_workers = max(1, most_workers)
     most_ps = max(1, (tenant.slots - gang.chief_slots - gang.worker_slots) // gang.ps_slots)
     whole = {"type": "integer", "minimum": 1}
     optional = {"type": ["null", "integer"], "minimum": 1}
+    draining = f"Tenant {tenant.name} is draining: no new run begins. " if tenant.state == "draining" else ""
     slots = f"tenant {tenant.name} has {tenant.slots} slots; this pipeline's own gang is {gang.arithmetic()}"
     return {
         "dataset_version": Field(
             NEWEST,
             "Dataset version",
-            f"Version of {dataset.name}. `{NEWEST}` is the one released last. A partition key given beside it must say the same.",
+            f"{draining}Version of {dataset.name}. `{NEWEST}` is the one released last. A partition key given beside it must say the same.",
             {"type": "string", "enum": [NEWEST, *versions]},
         ),
         "mode": Field(training.mode, "Mode", "How workers share gradients.", {"type": "string", "enum": list(MODES)}),

@@ -15,7 +15,7 @@ from trainyard.contract.run_spec import TrainingSpec as TrainingOfSpec
 from trainyard.errors import ConfigError, RefusedError
 from trainyard.pipelines.form import Form, fields
 from trainyard.settings import Dataset, Gang, Pipeline, Settings, Training
-from trainyard.settings.checks import gang_fits, gang_has_ports, gang_is_fed
+from trainyard.settings.checks import gang_fits, gang_has_gpus, gang_has_ports, gang_is_fed
 from trainyard.settings.reading import did_you_mean
 
 LAYOUT_FORMAT: Final = 1
@@ -100,7 +100,7 @@ def _gang(pipeline: Pipeline, settings: Settings, form: Form) -> Gang:
     changes = {name: value for name in ("workers", "parameter_servers") if (value := getattr(form, name)) is not None}
     gang = pipeline.gang.model_copy(update=changes)
     tenant, dataset = settings.tenant_of(pipeline), settings.dataset_of(pipeline)
-    problems = [gang_fits(gang, tenant), gang_is_fed(gang, dataset), gang_has_ports(gang, settings.cluster)]
+    problems = [gang_fits(gang, tenant), gang_has_gpus(gang, tenant), gang_is_fed(gang, dataset), gang_has_ports(gang, settings.cluster)]
     if wrong := [problem for problem in problems if problem]:
         raise RefusedError("; ".join(wrong))
     return gang
@@ -173,6 +173,7 @@ def build_run_spec(
         training=TrainingOfSpec(**_training(pipeline.training, form).model_dump()),
         gang=GangSpec(**gang.model_dump()),
         slot=SlotSpec(**tenant.slot.model_dump()),
+        image=pipeline.image,
         step_slots=pipeline.step_slots,
         evaluation_batch_size=pipeline.evaluation_batch_size,
         gate=GateSpec(**pipeline.gate.model_dump()),

@@ -19,6 +19,14 @@ def gang_fits(gang: Gang, tenant: Tenant) -> str | None:
     return f"{gang.arithmetic()}; tenant {tenant.name} has {tenant.slots}"
 
 
+def gang_has_gpus(gang: Gang, tenant: Tenant) -> str | None:
+    """None, or the arithmetic of a gang that asks for more GPUs than its tenant has. Used for files and for forms."""
+    if gang.gpus <= tenant.gpus:
+        return None
+    workers = f"{gang.workers} worker{'s' if gang.workers != 1 else ''}"
+    return f"{workers} × {gang.worker_gpus} GPUs = {gang.gpus}; tenant {tenant.name} has {tenant.gpus}"
+
+
 def gang_is_fed(gang: Gang, dataset: Dataset) -> str | None:
     """None, or why some worker would have nothing to read. Used for files and for forms."""
     if gang.workers <= dataset.shards:
@@ -72,6 +80,12 @@ def check_pipeline(
     if tenant is not None:
         if wrong := gang_fits(pipeline.gang, tenant):
             yield document.problem(("gang",), f"{wrong}: lower the gang, or raise slots in tenants/{tenant.name}.yaml")
+        if wrong := gang_has_gpus(pipeline.gang, tenant):
+            yield document.problem(("gang", "worker_gpus"), f"{wrong}: lower it, or raise gpus in tenants/{tenant.name}.yaml")
+        if pipeline.image is not None and not tenant.allows_image(pipeline.image):
+            allowed = f" (it may name {', '.join(tenant.images)})" if tenant.images else ""
+            message = f"tenant {tenant.name} may not run it{allowed}: allow it in tenants/{tenant.name}.yaml, images"
+            yield document.problem(("image",), message)
         if pipeline.step_slots > tenant.slots:
             message = f"a step would take {pipeline.step_slots} slots; tenant {tenant.name} has {tenant.slots}: lower it"
             yield document.problem(("step_slots",), message)

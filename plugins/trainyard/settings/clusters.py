@@ -11,11 +11,14 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
-from trainyard.settings.base import Name, Section, Text
+from trainyard.settings.base import Image, Name, Section, Text
+from trainyard.settings.network import Network
 from trainyard.settings.site_pods import ObjectName, SitePods
 
 Port = Annotated[int, Field(ge=1024, le=65535)]
-Image = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-zA-Z0-9._/:@-]*$")]
+GpuResource = Annotated[
+    str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")
+]
 BucketPrefix = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{1,18}[a-z0-9]$")]
 Url = Annotated[str, StringConstraints(pattern=r"^https?://[^/\s]+(:\d+)?/?$")]
 
@@ -97,9 +100,13 @@ class ClusterProfile(Section):
     them to every tenant."""
     pods: SitePods = Field(default_factory=SitePods)
     """What this site gives every pod and Job."""
+    network: Network = Field(default_factory=Network)
+    """What tenants' pods may reach."""
     counts_scratch: bool = True
     """Whether its nodes report ephemeral-storage, so that scratch counts in requests and quotas; false where they do not (a kubelet with
     `localStorageCapacityIsolation: false`): such a pod would never be placed."""
+    gpu_resource: GpuResource = "nvidia.com/gpu"
+    """What its nodes call a GPU: the quota counts it, and workers of a pipeline with `gang.worker_gpus` ask for it."""
     s3: S3
 
     @model_validator(mode="after")

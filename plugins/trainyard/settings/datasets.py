@@ -7,6 +7,7 @@ from typing import Any, Self
 from pydantic import AwareDatetime, Field, model_validator
 
 from trainyard.settings.base import ModuleAttribute, Name, Section, Text, Version
+from trainyard.settings.network import Address
 
 
 class DatasetVersion(Section):
@@ -37,6 +38,9 @@ class Dataset(Section):
     """Number of files the train split is cut into; a worker needs at least one."""
     shard_tasks: int = Field(default=1, ge=1, le=1_000)
     """Number of pods that write the shards side by side."""
+
+    egress: tuple[Address, ...] = ()
+    """Servers that its builder loads from: what `prepare` may reach beyond S3, as `[{cidr: 10.1.2.3/32, ports: [443]}]`."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from pydantic import BaseModel
 
@@ -29,8 +29,10 @@ DEFAULT_CLUSTER: Final = "embedded"
 FOLDERS: Final = ("tenants", "datasets", "pipelines", "clusters")
 """All that YAML is read from."""
 SCHEMAS: Final = "schemas"
+_TENANT_LINE: Final = re.compile(r"^tenant:[ \t]*(.*?)(?:[ \t]+#.*)?[ \t]*\r?$", flags=re.MULTILINE)
 
 M = TypeVar("M", bound=BaseModel)
+Complete = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -75,16 +77,19 @@ class _Kind(Generic[M]):
     names: list[str] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
-    def read(self, config_dir: Path, only: str | None = None) -> None:
+    def read(
+        self, config_dir: Path, only: str | None = None, complete: Complete = dict, passed_over: Callable[[Path], bool] = lambda path: False
+    ) -> None:
+        """Every file of the folder but those that are ``passed_over``; ``complete`` adds to a file's content what others give it."""
         folder = config_dir / self.folder
         for path in sorted(folder.glob("*.y*ml")) if folder.is_dir() else ():
             file = f"{config_dir.name}/{self.folder}/{path.name}"
             if path.suffix != ".yaml":
                 self.problems.append(Problem(file, None, "", None, "must end in .yaml: rename the file"))
-            elif only is None or path.stem == only:
-                self._read_file(path, file)
+            elif (only is None or path.stem == only) and not passed_over(path):
+                self._read_file(path, file, complete)
 
-    def _read_file(self, path: Path, file: str) -> None:
+    def _read_file(self, path: Path, file: str, complete: Complete) -> None:
         name = path.stem
         self.names.append(name)
         document, problems = read_document(path, file)
@@ -92,7 +97,7 @@ class _Kind(Generic[M]):
         if document is None:
             return
         self.documents[name] = document
-        value, problems = validate(self.model, document, name)
+        value, problems = validate(self.model, document, name, complete)
         self.problems += problems
         if value is not None:
             self.good[name] = value
@@ -121,6 +126,12 @@ class _Folder:
         yield from self.strays
         for kind in (self.tenants, self.datasets, self.pipelines):
             yield from kind.problems
+
+    def with_defaults(self, data: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A pipeline file's content, completed by its tenant's ``defaults``."""
+        named = data.get("tenant")
+        tenant = self.tenants.good.get(named) if isinstance(named, str) else None
+        return data if tenant is None else tenant.defaults.beneath(data)
 
     def settings(self, cluster: ClusterProfile) -> Settings:
         return Settings(
@@ -158,7 +169,7 @@ def load_tenant(
     Raises:
         ConfigError: the tenant's own file or the cluster profile cannot be used: there is nothing to make a DAG from.
     """
-    folder = _read(config_dir, cluster, environ, every_profile=False)
+    folder = _read(config_dir, cluster, environ, every_profile=False, tenant=tenant)
     if tenant not in folder.tenants.names:
         raise ConfigError(f"{folder.config_dir.name}/tenants/{tenant}.yaml: does not exist; {did_you_mean(tenant, folder.tenants.names)}")
     own_file = f"{folder.config_dir.name}/tenants/{tenant}.yaml"
@@ -185,6 +196,21 @@ def _concerns(problem: Problem, folder: _Folder, tenant: str) -> bool:
     return named == tenant or named not in folder.tenants.names
 
 
+def _names_one_of(path: Path, tenants: frozenset[str]) -> bool:
+    """Whether a pipeline's file says in one plain line, and nowhere else, that it is one of these tenants'.
+
+    Each bundle of many tenants reads the whole folder, and parsing what it has no use for was nine tenths of that (benchmarks/scale.py).
+    What is written otherwise is parsed.
+    """
+    if not tenants:
+        return False
+    try:
+        lines = _TENANT_LINE.findall(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        return False
+    return len(lines) == 1 and lines[0].strip("\"'") in tenants
+
+
 def _tenant_named_in(folder: _Folder, file: str) -> str | None:
     document = folder.pipelines.documents.get(Path(file).stem)
     if document is not None:
@@ -205,13 +231,23 @@ def _datasets_of_broken(folder: _Folder, tenant: str) -> Iterable[str]:
             yield str(document.data.get("dataset"))
 
 
-def _read(config_dir: Path | str | None, cluster: str | None, environ: Mapping[str, str] | None, *, every_profile: bool) -> _Folder:
+def _read(
+    config_dir: Path | str | None,
+    cluster: str | None,
+    environ: Mapping[str, str] | None,
+    *,
+    every_profile: bool,
+    tenant: str | None = None,
+) -> _Folder:
+    """The folder; with ``tenant``, without the pipelines that are plainly another's."""
     environ = os.environ if environ is None else environ
     folder = _Folder(find_config(config_dir, environ))
     _read_cluster(folder, cluster or environ.get(CLUSTER_VARIABLE) or DEFAULT_CLUSTER, environ, every_profile=every_profile)
     folder.strays += _strays(folder.config_dir)
-    for kind in (folder.tenants, folder.datasets, folder.pipelines):
-        kind.read(folder.config_dir)
+    folder.tenants.read(folder.config_dir)
+    folder.datasets.read(folder.config_dir)
+    others = frozenset(folder.tenants.names) - {tenant} if tenant in folder.tenants.names else frozenset[str]()
+    folder.pipelines.read(folder.config_dir, complete=folder.with_defaults, passed_over=lambda path: _names_one_of(path, others))
     # Tenants stay usable: whose file is the wrong one nobody can tell.
     folder.tenants.problems += check_members(folder.tenants.good, folder.tenants.documents)
     for name, dataset in list(folder.datasets.good.items()):

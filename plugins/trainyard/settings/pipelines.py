@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from trainyard.settings.base import PACKAGE_PATTERN, ModuleAttribute, Name, Section, TenantName, Text
+from trainyard.settings.base import PACKAGE_PATTERN, Image, ModuleAttribute, Name, Section, TenantName, Text
 
 ZOO_PREFIX = "trainer.models."
 _ANY_DAY = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -105,11 +105,18 @@ class Gang(Section):
     """Slots of one parameter server's pod."""
     worker_slots: int = Field(default=1, ge=1)
     """Slots of one worker's pod."""
+    worker_gpus: int = Field(default=0, ge=0, le=64)
+    """GPUs of one worker's pod, of the tenant's `gpus`. Neither parameter servers nor steps get any."""
 
     @property
     def slots(self) -> int:
         """Slots of the gang as a whole: what its task takes from the tenant's pool at once."""
         return self.chief_slots + self.parameter_servers * self.ps_slots + self.workers * self.worker_slots
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of the gang as a whole."""
+        return self.workers * self.worker_gpus
 
     def arithmetic(self) -> str:
         """The sum in words, e.g. ``2 workers × 1 + 2 PS × 1 + chief 1 = 5 slots``."""
@@ -148,6 +155,9 @@ class Pipeline(Section):
     """What it is trained on: a file in `datasets/`."""
     description: Text
     """One line for people: the DAG's text in Airflow."""
+    image: Image | None = None
+    """A trainer image of the tenant's own (built FROM Trainyard's), which its `images` must allow; null: the cluster profile's. `gate` and
+    `export` use the profile's always: they alone may write models."""
     model: Model
     training: Training
     gang: Gang
@@ -157,6 +167,8 @@ class Pipeline(Section):
     """Examples scored at once by `evaluate`."""
     gate: Gate
     export: Export
+    priority: int = Field(default=0, ge=0, le=9)
+    """Which of the tenant's pipelines goes first where several wait for slots: 9 before 0. It stops nothing that runs."""
     schedule: Cron | None = None
     """Cron expression in UTC at which the newest dataset version is trained; null: only on request."""
     retrain: Literal["changed", "always"] = "changed"

@@ -11,7 +11,7 @@ import difflib
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
@@ -167,17 +167,22 @@ def _bad_keys(node: yaml.Node, location: Location, file: str) -> Iterable[Proble
         yield from _bad_keys(value, here, file)
 
 
-def validate(model: type[M], document: Document, name: str) -> tuple[M | None, list[Problem]]:
-    """The document as ``model``, whose ``name`` is the file's stem."""
+def validate(
+    model: type[M], document: Document, name: str, complete: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
+) -> tuple[M | None, list[Problem]]:
+    """The document as ``model``, whose ``name`` is the file's stem; ``complete`` adds what another file gives it."""
     if "name" in document.data:
         return None, [document.problem(("name",), "the name is the file's own: remove this key")]
     # Fields of a type are checked with it; in free-form mappings (a model's config) nobody else would look.
     infinite = {location: document.problem(location, _NOT_FINITE) for location in _not_finite(document.data, ())}
     try:
         # Through JSON, since pydantic's strict mode takes texts as times and lists as tuples there, and nothing else.
-        value = model.model_validate_json(json.dumps({**document.data, "name": name}, default=_jsonable))
+        value = model.model_validate_json(json.dumps({**complete(document.data), "name": name}, default=_jsonable))
     except ValidationError as error:
         details = error.errors(include_url=False)
+        # A list that holds nothing good is empty to pydantic: what is wrong in it has been said.
+        inside = {detail["loc"][:end] for detail in details for end in range(len(detail["loc"]))}
+        details = [detail for detail in details if not (detail["type"] == "too_short" and detail["loc"] in inside)]
         for detail in details:
             infinite.pop(detail["loc"], None)
         return None, [*(_explain(model, document, detail) for detail in details), *infinite.values()]
@@ -285,7 +290,9 @@ def _pattern_rule(context: Mapping[str, Any]) -> str:
         member: "use 2–40 lower-case letters, digits, dots, dashes and underscores, starting with a letter",
         get_args(clusters.Url)[1].pattern: "write a URL of scheme, host and port, as http://127.0.0.1:8333",
         get_args(clusters.BucketPrefix)[1].pattern: "use 3–20 lower-case letters, digits and dashes",
-        get_args(clusters.Image)[1].pattern: "write an image reference, as registry/trainyard/trainer:1.2.0",
+        get_args(base.Image)[1].pattern: "write an image reference, as registry/trainyard/trainer:1.2.0",
+        get_args(tenants.ImagePattern)[1].pattern: "write an image reference, with * in place of any tag, as registry/vision/trainer:*",
+        get_args(clusters.GpuResource)[1].pattern: "write a resource of Kubernetes with its domain, as nvidia.com/gpu",
         get_args(site_pods.ObjectName)[1].pattern: "write the name of an object in Kubernetes: lower-case letters, digits, dots and dashes",
     }
     return rules.get(pattern, f"does not match {pattern}")

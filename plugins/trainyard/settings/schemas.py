@@ -15,6 +15,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from trainyard.contract.run_spec import RunSpec
+from trainyard.settings import defaults
 from trainyard.settings.clusters import ClusterProfile
 from trainyard.settings.datasets import Dataset
 from trainyard.settings.pipelines import Pipeline
@@ -39,7 +40,19 @@ def render(name: str) -> str:
         # A file's name is its stem: the key does not exist in the file.
         schema["properties"].pop("name")
         schema["required"].remove("name")
+    if name == "pipeline":
+        _require_no_defaults(schema)
     return json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}, indent=2, ensure_ascii=False) + "\n"
+
+
+def _require_no_defaults(schema: dict[str, Any]) -> None:
+    """A key that the tenant's ``defaults`` may give is not asked for in the pipeline's own file."""
+    for section, keys in (("Training", defaults.TRAINING), ("Gang", defaults.GANG), ("Gate", defaults.GATE)):
+        part = schema["$defs"][section]
+        part["required"] = [key for key in part.get("required", ()) if key not in keys]
+        if not part["required"]:
+            del part["required"]
+            schema["required"].remove(section.lower())
 
 
 def drift(folder: Path) -> list[str]:

@@ -8,6 +8,7 @@ from pydantic import Field, StringConstraints, model_validator
 
 from trainyard.contract.names import PLATFORM_TEAM
 from trainyard.settings.base import Cpu, Memory, Section, TenantName, Text
+from trainyard.settings.defaults import PipelineDefaults
 from trainyard.settings.quantities import cpu_millis, memory_bytes
 
 RESERVED: Final = frozenset({PLATFORM_TEAM})
@@ -18,6 +19,10 @@ LEAST_MEMORY: Final = 512 * 2**20
 
 MemberName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9._-]{0,38}[a-z0-9]$")]
 """2–40 characters; no ``:``, ``,`` or ``|``, which separate users in Airflow's own setting."""
+
+
+ImagePattern = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-zA-Z0-9._/:@-]*\*?$")]
+"""An image reference; a ``*`` at its end stands for any rest."""
 
 
 class Slot(Section):
@@ -39,6 +44,26 @@ class Slot(Section):
         return self
 
 
+class Retention(Section):
+    """How long what its runs leave in S3 is kept. Without a number it stays for ever."""
+
+    runs_days: int | None = Field(default=None, ge=1, le=36_500)
+    """Days after its end until a run's folder goes: spec, logs, metrics, checkpoints. Exported models are not in it."""
+    model_versions: int | None = Field(default=None, ge=1, le=100_000)
+    """How many versions of each exported model stay, the newest ones; the champion stays beside them, whatever its age."""
+
+
+class Extras(Section):
+    """What else its namespace may hold, beside pods. Nothing of Trainyard's needs any: they are for the administrator's own things."""
+
+    node_ports: int = Field(default=0, ge=0, le=1_000)
+    """Ports of Services on every node."""
+    load_balancers: int = Field(default=0, ge=0, le=1_000)
+    """Services of type LoadBalancer."""
+    volume_claims: int = Field(default=0, ge=0, le=1_000)
+    """PersistentVolumeClaims."""
+
+
 class Tenant(Section):
     """One team: its people, and how much it may run at once."""
 
@@ -50,14 +75,28 @@ class Tenant(Section):
     """Who answers for this tenant."""
     contact: Text
     """Where to reach the owner: an address or a channel."""
-    state: Literal["active"] = "active"
-    """`active`: its pipelines run."""
+    state: Literal["active", "draining"] = "active"
+    """`active`: its pipelines run. `draining`: no new run begins, those that run end; then its quota is 0 and its file can go."""
+    priority: int = Field(default=0, ge=0, le=9)
+    """Whose task Airflow starts first when several wait for the same worker: 9 before 0. It takes no slot from anybody."""
     slots: int = Field(ge=1, le=10_000)
     """How many slots the tenant has: the pool's size and, times `slot`, the namespace's quota."""
     slot: Slot
     """What one slot is worth."""
+    gpus: int = Field(default=0, ge=0, le=10_000)
+    """How many GPUs it may use at once, beside its slots. Only workers get any (a pipeline's `gang.worker_gpus`)."""
+    images: tuple[ImagePattern, ...] = ()
+    """Images that its pipelines may name as their `image`, beside the cluster's own; a `*` at the end stands for any rest, as
+    `registry.example.com/vision/trainer:*`."""
+    retention: Retention = Field(default_factory=Retention)
+    extras: Extras = Field(default_factory=Extras)
+    defaults: PipelineDefaults = Field(default_factory=PipelineDefaults)
     members: dict[MemberName, Literal["viewer", "user"]] = Field(default_factory=dict)
     """People by login name. `viewer` reads the team's runs, `user` also starts and stops them. Nobody in a tenant may change its limits."""
+
+    def allows_image(self, image: str) -> bool:
+        """Whether a pipeline of its may name ``image``."""
+        return any(image.startswith(one[:-1]) if one.endswith("*") else image == one for one in self.images)
 
     @model_validator(mode="after")
     def _names_that_are_taken(self) -> Self:

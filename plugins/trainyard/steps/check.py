@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.sdk.exceptions import AirflowFailException, AirflowRescheduleException, AirflowSkipException
 
 from trainyard.contract import names
 from trainyard.errors import ConfigError, NotFoundError, RefusedError
@@ -19,13 +19,23 @@ if TYPE_CHECKING:
 STEP = "check"
 RETRIES: Final = 3
 RETRY_DELAY: Final = datetime.timedelta(seconds=5)
+ASK_AGAIN: Final = datetime.timedelta(seconds=30)
 
 Admit = Callable[["Context"], "str | None"]
-"""Admits the run: None, or why there is nothing to do. It lies in :mod:`trainyard.pipelines.admission`, one layer up, and is given here."""
+"""Admits the run: None, or why there is nothing to do; raises NotYet where it is to be asked again.
+
+It lies in :mod:`trainyard.pipelines.admission`, one layer up, and is given here."""
+
+
+class NotYet(Exception):
+    """The run may be, later: with the reason."""
 
 
 class RunCheck(BaseOperator):
-    """Runs the admission in the worker: a refusal fails for good (a retry asks the same question), nothing to do skips the run."""
+    """Runs the admission in the worker: a refusal fails for good (a retry asks the same question), nothing to do skips the run.
+
+    What may be later is asked again later: no retry is spent on it, and no worker waits.
+    """
 
     ui_color = "#b8d8ba"
 
@@ -39,6 +49,9 @@ class RunCheck(BaseOperator):
             nothing_to_do = self._admit(context)
         except (ConfigError, NotFoundError, RefusedError) as error:
             raise AirflowFailException(str(error)) from error
+        except NotYet as later:
+            self.log.info("waiting, nothing is created yet: %s", later)
+            raise AirflowRescheduleException(datetime.datetime.now(datetime.UTC) + ASK_AGAIN) from later
         if nothing_to_do is not None:
             raise AirflowSkipException(nothing_to_do)
 

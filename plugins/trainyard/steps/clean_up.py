@@ -24,7 +24,4 @@ def build(pipeline: Pipeline) -> CleanUpPod:
         pool_slots=1,
         retries=RETRIES,
         retry_delay=RETRY_DELAY,
-        # Ends what runs before it starts anything else.
-        priority_weight=100,
-        weight_rule="absolute",
     )

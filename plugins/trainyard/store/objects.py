@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -189,16 +189,26 @@ class Store:
                 raise UnavailableError(f"{self._name(prefix)}: {len(failed)} objects could not be deleted: {failed[0].get('Message')}")
         return len(keys)
 
-    def abort_uploads(self, prefix: str) -> int:
-        """End multipart uploads under ``prefix`` that nobody will complete, and return their number."""
+    def abort_uploads(self, prefix: str, *, older_than: timedelta | None = None, dry_run: bool = False) -> int:
+        """End multipart uploads under ``prefix`` that nobody will complete, and return their number.
+
+        Args:
+            prefix: where keys begin.
+            older_than: only those that began longer ago, by this machine's clock.
+            dry_run: only count them.
+        """
         from botocore.exceptions import ClientError
 
+        latest = None if older_than is None else datetime.now(UTC) - older_than
         ended = 0
         with self._translated(prefix):
             for page in self._client().get_paginator("list_multipart_uploads").paginate(Bucket=self.bucket, Prefix=prefix):
                 for upload in page.get("Uploads", ()):
+                    if latest is not None and upload["Initiated"] > latest:
+                        continue
                     try:
-                        self._client().abort_multipart_upload(Bucket=self.bucket, Key=upload["Key"], UploadId=upload["UploadId"])
+                        if not dry_run:
+                            self._client().abort_multipart_upload(Bucket=self.bucket, Key=upload["Key"], UploadId=upload["UploadId"])
                         ended += 1
                     except ClientError as error:
                         if not is_absent(error):  # completed or ended by its owner since the listing

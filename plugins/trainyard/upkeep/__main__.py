@@ -1,4 +1,4 @@
-"""``python -m trainyard.upkeep sync|clean-up``: the platform's own programs, for pods and administrators.
+"""``python -m trainyard.upkeep sync|clean-up|reap``: the platform's own programs, for pods and administrators.
 
 Exit codes: 0 done; 1 refused or not reachable, with one line on stderr; 2 wrong usage or configuration.
 """
@@ -16,8 +16,9 @@ from pydantic import ValidationError
 
 from trainyard.contract import environment
 from trainyard.contract.run_spec import RunSpec
-from trainyard.errors import ConfigError, TrainyardError
+from trainyard.errors import ConfigError, TrainyardError, UnavailableError
 from trainyard.store import Store
+from trainyard.upkeep.reaping import order
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -36,6 +37,8 @@ def _parser() -> argparse.ArgumentParser:
     storage.add_argument("--bucket")
     storage.add_argument("--endpoint", help="URL of the S3 server; none for AWS")
     storage.add_argument("--region", default="us-east-1")
+    reap = commands.add_parser("reap", help=f"carry out the reaper's order, which is in {order.VARIABLE}")
+    reap.add_argument("--dry-run", action="store_true", help="only say what would go, whatever the order says")
     return parser
 
 
@@ -62,6 +65,31 @@ def _clean_up(options: argparse.Namespace) -> None:
         clean_up(api, store, tenant=options.tenant, run=options.run, outcome=options.outcome, log=lambda line: print(line, flush=True))
 
 
+def _reap(options: argparse.Namespace) -> None:
+    from trainyard.kube.client import client
+    from trainyard.upkeep.reaping.executing import Reaper
+
+    text = os.environ.get(order.VARIABLE)
+    if not text:
+        raise ConfigError(f"{order.VARIABLE} holds no order: the DAG reap_stray_jobs makes one, and has a dry run in its form")
+    try:
+        given = order.Order.model_validate_json(text)
+    except ValidationError as error:
+        raise ConfigError(f"{order.VARIABLE} holds no order of this release: {error.errors()[0]['msg']}") from error
+    if options.dry_run:
+        given = given.model_copy(update={"dry_run": True})
+
+    def store(tenant: str) -> Store:
+        keys = os.environ.get(environment.S3_ACCESS_KEY), os.environ.get(environment.S3_SECRET_KEY)
+        return Store(given.buckets[tenant], given.endpoint, given.region, *keys)
+
+    with client() as api:
+        report = Reaper(api, store, given, log=lambda line: print(line, flush=True)).carry_out()
+    print(report)
+    if report.failed:
+        raise UnavailableError("\n".join(report.failed))
+
+
 def _store(options: argparse.Namespace) -> Store:
     endpoint, region, bucket = options.endpoint, options.region, options.bucket
     if bucket is None:
@@ -79,7 +107,7 @@ def _store(options: argparse.Namespace) -> Store:
 def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
-        (_sync if options.command == "sync" else _clean_up)(options)
+        {"sync": _sync, "clean-up": _clean_up, "reap": _reap}[options.command](options)
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 2

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from trainyard.contract.names import PLATFORM_TEAM
+from trainyard.contract.names import PLATFORM_TEAM, UPKEEP_LOGIN
 from trainyard.settings import Settings
 from trainyard.upkeep.changes import Change
 from trainyard.upkeep.files import read_text, write_private
@@ -24,6 +24,11 @@ CHECKOUT_DAGS: Final = Path(__file__).resolve().parents[3] / "dags"
 TRAINING_DAG: Final = "training_dag.py"
 _LOCAL_BUNDLE: Final = "airflow.dag_processing.bundles.local.LocalDagBundle"
 _PASSWORD_BYTES: Final = 12
+PARALLELISM: Final = "AIRFLOW__CORE__PARALLELISM"
+PARALLELISM_STEP: Final = 16
+"""It is read at a restart only, so it grows in steps: a tenant that gets a slot more shall not cost one."""
+PLATFORMS_WORKERS: Final = 8
+"""Workers beside those that tenants' slots may hold: for check, clean_up and upkeep."""
 
 
 class AirflowFiles:
@@ -69,16 +74,26 @@ class AirflowFiles:
                 teams.setdefault(member, []).append(name)
                 roles[member] = role
         users = {member: f"{member}:{roles[member]}:{'|'.join(sorted(teams[member]))}" for member in sorted(teams)}
-        return {ADMIN: f"{ADMIN}:admin"} | users
+        # `op` is the least that may set a pool; in every team, since it must see every run.
+        upkeep = f"{UPKEEP_LOGIN}:op:{'|'.join([PLATFORM_TEAM, *sorted(self._settings.tenants)])}"
+        return {ADMIN: f"{ADMIN}:admin", UPKEEP_LOGIN: upkeep} | users
 
     def environment(self) -> dict[str, str]:
         """What :attr:`environment_file` must say."""
         return {
             "AIRFLOW__CORE__MULTI_TEAM": "True",
+            PARALLELISM: str(self._parallelism()),
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(self.passwords_file),
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(self.users().values()),
             "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(self.bundles()),
         }
+
+    def _parallelism(self) -> int:
+        """As many workers as there can be tasks with slots, and the platform's own: no tenant's load keeps anybody else's task waiting."""
+        needed = sum(tenant.slots for tenant in self._settings.tenants.values()) + PLATFORMS_WORKERS
+        steps = -(-needed // PARALLELISM_STEP) * PARALLELISM_STEP
+        present = self._json(self.environment_file).get(PARALLELISM, "0")
+        return max(steps, int(present) if present.isdecimal() else 0)
 
     # --------------------------------------------------------------------------------------------------------------- sync
     def sync(self, *, dry_run: bool) -> Iterator[Change]:

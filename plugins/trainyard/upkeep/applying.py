@@ -6,7 +6,7 @@ fields that others added and we do not name stay.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from kubernetes import client as k8s
@@ -29,6 +29,9 @@ _PLURALS: Final = {
     "ConfigMap": "configmaps",
     "ClusterRole": "clusterroles",
     "RoleBinding": "rolebindings",
+    "NetworkPolicy": "networkpolicies",
+    "Service": "services",
+    "EndpointSlice": "endpointslices",
 }
 _SERVERS_OWN: Final = frozenset({"managedFields", "resourceVersion", "generation", "creationTimestamp", "uid"})
 _MOST_DETAILS: Final = 6
@@ -92,6 +95,28 @@ class Applier:
         )
         more = f" and {len(shown) - _MOST_DETAILS} more" if len(shown) > _MOST_DETAILS else ""
         return Change(what, "update", ", ".join(shown[:_MOST_DETAILS]) + more)
+
+    def remove_other_policies(self, namespace: str, wanted: Collection[str], *, dry_run: bool) -> list[Change]:
+        """Remove the NetworkPolicies of ours in a namespace that are neither among ``wanted`` nor a run's: each of them opens something.
+
+        Raises:
+            RefusedError, UnavailableError: as :meth:`apply`.
+        """
+        if namespace in self._to_be_made:
+            return []
+        one: Manifest = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "", "namespace": namespace}}
+        selector = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY},!{names.LABEL_RUN}"
+        changes = []
+        try:
+            found = self._call("GET", path_of(one).rstrip("/"), [("labelSelector", selector)])["items"]
+            for policy in (policy for policy in found if policy["metadata"]["name"] not in wanted):
+                one["metadata"]["name"] = policy["metadata"]["name"]
+                if not dry_run:
+                    self._call("DELETE", path_of(one))
+                changes.append(Change(_name(one), "delete", "nothing asks for it any more"))
+        except k8s.ApiException as error:
+            raise _told(error, one) from error
+        return changes
 
     def _await_rights(self, manifest: Manifest) -> None:
         """A binding that gives us rights counts a moment after it was made: until then whatever comes next would be refused."""
@@ -157,10 +182,21 @@ def _summary(manifest: Manifest) -> str:
             return f"a container is worth cpu {default['cpu']}, memory {default['memory']} unless it says so"
         case "Namespace":
             return f"pods must be {manifest['metadata']['labels']['pod-security.kubernetes.io/enforce']}"
+        case "NetworkPolicy":
+            targets = [_target(rule) for rule in manifest["spec"].get("egress", ())]
+            return f"out to {', '.join(targets) or 'nobody'}" + ("; in from nobody" if "Ingress" in manifest["spec"]["policyTypes"] else "")
         case "Secret" | "ConfigMap":
             return "keys " + ", ".join(sorted(manifest["data"]))
         case _:
             return "in the cluster"
+
+
+def _target(rule: Mapping[str, Any]) -> str:
+    """A rule of a NetworkPolicy in words: ``10.1.2.3/32:443``."""
+    (peer,) = rule["to"]
+    block, labels = peer.get("ipBlock"), peer.get("podSelector", {}).get("matchLabels", {})
+    where = block["cidr"] if block else "/".join([*peer["namespaceSelector"]["matchLabels"].values(), *labels.values()])
+    return f"{where}:{','.join(str(port) for port in sorted({port['port'] for port in rule['ports']}))}"
 
 
 def _ours(thing: Manifest) -> Manifest:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-Action = Literal["create", "update", "missing"]
+Action = Literal["create", "update", "delete", "missing"]
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from trainyard.contract import names
-from trainyard.settings import Tenant
+from trainyard.settings import ClusterProfile, Tenant
 from trainyard.settings.quantities import times_cpu, times_memory
+from trainyard.settings.tenants import Extras
 
 QUOTA: Final = "tenant"
 LIMITS: Final = "tenant"
@@ -21,7 +22,8 @@ _RBAC: Final = "rbac.authorization.k8s.io"
 Manifest = dict[str, Any]
 
 
-def _metadata(name: str, namespace: str | None = None, tenant: str | None = None, **labels: str) -> Manifest:
+def metadata(name: str, namespace: str | None = None, tenant: str | None = None, **labels: str) -> Manifest:
+    """An object's metadata: whose it is, in labels."""
     found: Manifest = {"name": name, "labels": {names.LABEL_MANAGED_BY: names.MANAGED_BY, **labels}}
     if tenant is not None:
         found["labels"][names.LABEL_TENANT] = tenant
@@ -41,20 +43,23 @@ def _pod_security(*, host_network: bool) -> dict[str, str]:
 
 def namespace(name: str, tenant: str | None = None, *, host_network: bool = False) -> Manifest:
     """A namespace in which only restricted pods are admitted (Pod Security Standards); any, where pods use their node's network."""
-    metadata = _metadata(name, tenant=tenant)
-    metadata["labels"] |= _pod_security(host_network=host_network)
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+    about = metadata(name, tenant=tenant)
+    about["labels"] |= _pod_security(host_network=host_network)
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": about}
 
 
 def service_account(name: str, namespace: str, tenant: str | None = None) -> Manifest:
     """An identity whose token no pod gets unless it mounts one by name."""
-    metadata = _metadata(name, namespace, tenant)
-    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata, "automountServiceAccountToken": False}
+    about = metadata(name, namespace, tenant)
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": about, "automountServiceAccountToken": False}
 
 
-def resource_quota(tenant: Tenant, *, counts_scratch: bool = True) -> Manifest:
-    """slots × slot, at most one pod a slot, and nothing that costs outside the slots: no volumes, no load balancers."""
-    slots, slot = tenant.slots, tenant.slot
+def resource_quota(tenant: Tenant, *, counts_scratch: bool = True, gpu_resource: str = "nvidia.com/gpu", closed: bool = False) -> Manifest:
+    """slots × slot, at most one pod a slot, its GPUs, and of what costs outside the slots only what its file says.
+
+    ``closed``: nothing at all may be made any more; for a tenant that is draining and has no run left.
+    """
+    slots, slot = 0 if closed else tenant.slots, tenant.slot
     amounts = {
         "cpu": times_cpu(slot.cpu, slots),
         "memory": times_memory(slot.memory, slots),
@@ -62,9 +67,16 @@ def resource_quota(tenant: Tenant, *, counts_scratch: bool = True) -> Manifest:
     if counts_scratch:
         amounts["ephemeral-storage"] = times_memory(slot.scratch, slots)
     hard = {f"{side}.{resource}": amount for side in ("requests", "limits") for resource, amount in amounts.items()}
-    hard |= {"pods": str(slots), "persistentvolumeclaims": "0", "services.nodeports": "0", "services.loadbalancers": "0"}
-    metadata = _metadata(QUOTA, names.namespace(tenant.name), tenant.name)
-    return {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": {"hard": hard}}
+    extras = Extras() if closed else tenant.extras
+    hard |= {
+        "pods": str(slots),
+        f"requests.{gpu_resource}": str(0 if closed else tenant.gpus),
+        "persistentvolumeclaims": str(extras.volume_claims),
+        "services.nodeports": str(extras.node_ports),
+        "services.loadbalancers": str(extras.load_balancers),
+    }
+    about = metadata(QUOTA, names.namespace(tenant.name), tenant.name)
+    return {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": about, "spec": {"hard": hard}}
 
 
 def limit_range(tenant: Tenant, *, counts_scratch: bool = True) -> Manifest:
@@ -76,19 +88,19 @@ def limit_range(tenant: Tenant, *, counts_scratch: bool = True) -> Manifest:
         one["ephemeral-storage"] = slot.scratch
         most["ephemeral-storage"] = times_memory(slot.scratch, slots)
     limits = [{"type": "Container", "default": one, "defaultRequest": one, "max": most}]
-    metadata = _metadata(LIMITS, names.namespace(tenant.name), tenant.name)
-    return {"apiVersion": "v1", "kind": "LimitRange", "metadata": metadata, "spec": {"limits": limits}}
+    about = metadata(LIMITS, names.namespace(tenant.name), tenant.name)
+    return {"apiVersion": "v1", "kind": "LimitRange", "metadata": about, "spec": {"limits": limits}}
 
 
 def secret(name: str, namespace: str, values: Mapping[str, str], tenant: str | None = None) -> Manifest:
     """Values as a Secret of opaque type."""
     data = {key: base64.b64encode(value.encode()).decode() for key, value in values.items()}
-    return {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": _metadata(name, namespace, tenant), "data": data}
+    return {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata(name, namespace, tenant), "data": data}
 
 
 def config_map(name: str, namespace: str, values: Mapping[str, str], tenant: str | None = None) -> Manifest:
     """Texts that are no secret."""
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": _metadata(name, namespace, tenant), "data": dict(values)}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(name, namespace, tenant), "data": dict(values)}
 
 
 def cluster_role(name: str) -> Manifest:
@@ -101,7 +113,7 @@ def _binding(role: str, account: str, account_namespace: str, tenant: str) -> Ma
     return {
         "apiVersion": f"{_RBAC}/v1",
         "kind": "RoleBinding",
-        "metadata": _metadata(role, names.namespace(tenant), tenant),
+        "metadata": metadata(role, names.namespace(tenant), tenant),
         "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": role},
         "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": account_namespace}],
     }
@@ -131,13 +143,17 @@ def platform_objects(*, host_network: bool = False) -> list[Manifest]:
     return [namespace(names.PLATFORM_NAMESPACE, host_network=host_network)]
 
 
-def tenant_objects(tenant: Tenant, *, counts_scratch: bool = True, host_network: bool = False) -> list[Manifest]:
-    """All of a tenant but what comes from S3 and from the site, in an order in which each can be made."""
+def tenant_objects(tenant: Tenant, cluster: ClusterProfile, *, closed: bool = False) -> list[Manifest]:
+    """All of a tenant but what comes from S3 and from the site, in an order in which each can be made.
+
+    ``closed``: its quota is 0 (:func:`resource_quota`).
+    """
+    counts_scratch = cluster.counts_scratch
     here = names.namespace(tenant.name)
     return [
-        namespace(here, tenant.name, host_network=host_network),
+        namespace(here, tenant.name, host_network=cluster.pods.host_network),
         sync_binding(tenant.name),
-        resource_quota(tenant, counts_scratch=counts_scratch),
+        resource_quota(tenant, counts_scratch=counts_scratch, gpu_resource=cluster.gpu_resource, closed=closed),
         limit_range(tenant, counts_scratch=counts_scratch),
         service_account(names.SERVICE_ACCOUNT, here, tenant.name),
         run_binding(tenant.name),

@@ -6,18 +6,19 @@ before the Secrets in them. Airflow's processes need not run; those of :func:`ne
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 from trainyard.errors import RefusedError
 from trainyard.kube.client import client
 from trainyard.settings import Settings
-from trainyard.upkeep import airflow_tables, objects, site
-from trainyard.upkeep.airflow_files import CHECKOUT_DAGS, AirflowFiles
+from trainyard.upkeep import airflow_tables, network, objects, site
+from trainyard.upkeep.airflow_files import AirflowFiles
 from trainyard.upkeep.applying import Applier
 from trainyard.upkeep.changes import Change, needs_restart
 from trainyard.upkeep.storage import StorageSync
 
-__all__ = ["Change", "needs_restart", "sync", "sync_airflow", "sync_cluster"]
+__all__ = ["Change", "needs_restart", "sync", "sync_cluster"]
 
 
 def sync(settings: Settings, state_dir: Path | str, dry_run: bool = False) -> list[Change]:
@@ -26,34 +27,43 @@ def sync(settings: Settings, state_dir: Path | str, dry_run: bool = False) -> li
     Raises:
         ConfigError: the cluster or S3 is not named, or its credentials are not.
         UnavailableError: Airflow's database, the cluster or S3 does not answer.
-        RefusedError: one of them refuses, or a namespace is somebody else's.
+        RefusedError: one of them refuses, a namespace is somebody else's, or a tenant's file is gone while runs of it have not ended.
     """
-    return [*sync_cluster(settings, dry_run), *sync_airflow(settings, state_dir, dry_run)]
+    state = Path(state_dir).resolve()
+    with client(settings.cluster.sync_kubeconfig or settings.cluster.kubeconfig, sync=True):
+        pass  # a cluster that is not named is said before anything is asked
+    # Airflow's tables first: they know whether a tenant is drained, and whether one may go at all.
+    tables = airflow_tables.sync(settings, state / "airflow", dry_run=dry_run)
+    cluster = sync_cluster(settings, dry_run, tables.drained)
+    return [*cluster, *tables.changes, *AirflowFiles(settings, state).sync(dry_run=dry_run)]
 
 
-def sync_cluster(settings: Settings, dry_run: bool = False) -> list[Change]:
+def sync_cluster(settings: Settings, dry_run: bool = False, drained: Collection[str] | None = None) -> list[Change]:
     """The cluster's and S3's part, as the identity *sync* (``deploy/rbac``) or an administrator.
+
+    Args:
+        settings: the configuration.
+        dry_run: only say what differs.
+        drained: the draining tenants without a run that has not ended: their quota becomes 0. None where Airflow was not asked: then the
+            quota of a tenant that is draining is left as it is.
 
     Raises:
         RefusedError: the cluster refuses, or the administrator has not applied ``deploy/rbac`` yet.
     """
     cluster = settings.cluster
-    host_network = cluster.pods.host_network
     with client(cluster.sync_kubeconfig or cluster.kubeconfig, sync=True) as api:
         applier = Applier(api)
         for role in objects.ROLES:
             if applier.read(objects.cluster_role(role)) is None:
                 raise RefusedError(f"the cluster has no ClusterRole {role}: an administrator runs once: kubectl apply -f deploy/rbac")
-        manifests = objects.platform_objects(host_network=host_network)
+        manifests = objects.platform_objects(host_network=cluster.pods.host_network)
         for tenant in settings.tenants.values():
-            manifests += objects.tenant_objects(tenant, counts_scratch=cluster.counts_scratch, host_network=host_network)
+            theirs = objects.tenant_objects(tenant, cluster, closed=tenant.name in (drained or ()))
+            if tenant.state == "draining" and drained is None and applier.read(theirs[0]) is not None:
+                # A namespace without any would have no bound at all.
+                theirs = [one for one in theirs if one["kind"] != "ResourceQuota" or applier.read(one) is None]
+            manifests += theirs
         changes = [change for manifest in manifests if (change := applier.apply(manifest, dry_run=dry_run))]
+        changes += network.sync(settings, applier, dry_run=dry_run)
         changes += site.sync(settings, applier, dry_run=dry_run)
         return [*changes, *StorageSync(settings, applier).sync(dry_run=dry_run)]
-
-
-def sync_airflow(settings: Settings, state_dir: Path | str, dry_run: bool = False, dags: Path = CHECKOUT_DAGS) -> list[Change]:
-    """Airflow's part: an administrator's process only, since it writes into Airflow's database."""
-    state = Path(state_dir).resolve()
-    tables = airflow_tables.sync(settings, state / "airflow", dry_run=dry_run)
-    return [*tables, *AirflowFiles(settings, state, dags).sync(dry_run=dry_run)]

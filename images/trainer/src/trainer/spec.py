@@ -88,6 +88,7 @@ class GangSpec:
     chief_slots: int
     ps_slots: int
     worker_slots: int
+    worker_gpus: int
 
 
 @dataclass(frozen=True)
@@ -128,6 +129,7 @@ class RunSpec:
     training: TrainingSpec
     gang: GangSpec
     slot: SlotSpec
+    image: str | None
     step_slots: int
     evaluation_batch_size: int
     gate: GateSpec

@@ -10,7 +10,7 @@ from trainyard.errors import TrainyardError
 from trainyard.kube import quota
 from trainyard.kube.client import ask
 from trainyard.kube.resources import pod_resources
-from trainyard.settings import Pipeline, Tenant
+from trainyard.settings import ClusterProfile, Pipeline, Tenant
 from trainyard.upkeep.examining.finding import Finding, absent, well, wrong
 from trainyard.upkeep.examining.patient import Patient
 from trainyard.upkeep.sync import sync_cluster
@@ -52,7 +52,7 @@ def room(patient: Patient) -> Iterator[Finding]:
         tried += 1
         quotas = ask(patient.core.list_namespaced_resource_quota, namespace).items
         for pipeline in pipelines:
-            wanted = quota.demand(gang_pods(pipeline, tenant, counts_scratch=patient.settings.cluster.counts_scratch))
+            wanted = quota.demand(gang_pods(pipeline, tenant, patient.settings.cluster))
             never = [short for short in quota.shortages(quotas, wanted) if short.never]
             if never:
                 words = "; ".join(
@@ -70,8 +70,11 @@ def room(patient: Patient) -> Iterator[Finding]:
         yield well(f"the largest gang of {tried} tenants fits into its quota")
 
 
-def gang_pods(pipeline: Pipeline, tenant: Tenant, *, counts_scratch: bool) -> list[dict[str, str]]:
+def gang_pods(pipeline: Pipeline, tenant: Tenant, cluster: ClusterProfile) -> list[dict[str, str]]:
     """Resources of each pod of the pipeline's gang."""
     slot, gang = SlotSpec(**tenant.slot.model_dump()), pipeline.gang
-    each = [gang.chief_slots, *[gang.ps_slots] * gang.parameter_servers, *[gang.worker_slots] * gang.workers]
-    return [pod_resources(slot, slots, counts_scratch=counts_scratch) for slots in each]
+    servers = [(gang.chief_slots, 0), *[(gang.ps_slots, 0)] * gang.parameter_servers]
+    return [
+        pod_resources(slot, slots, counts_scratch=cluster.counts_scratch, gpus=gpus, gpu_resource=cluster.gpu_resource)
+        for slots, gpus in [*servers, *[(gang.worker_slots, gang.worker_gpus)] * gang.workers]
+    ]

@@ -34,8 +34,8 @@ CHECKOUT = Path(__file__).resolve().parents[5]
 START_DEADLINE_S = 240
 VISION = "train_vision_digits-mlp"
 TABULAR = "train_tabular_digits-own"
-PASSWORDS = {"admin": "a-pass", "alice": "b-pass", "carol": "c-pass", "victor": "d-pass"}
-USERS = "admin:admin,alice:user:vision,carol:user:tabular,victor:viewer:vision"
+PASSWORDS = {"admin": "a-pass", "alice": "b-pass", "carol": "c-pass", "victor": "d-pass", "_upkeep": "e-pass"}
+USERS = "admin:admin,alice:user:vision,carol:user:tabular,victor:viewer:vision,_upkeep:op:platform|tabular|vision"
 
 
 @dataclass
@@ -107,8 +107,18 @@ initdb()
 from airflow.models.team import Team
 from airflow.utils.session import create_session
 with create_session() as session:
-    for name in ("vision", "tabular"):
+    from airflow.models.connection import Connection
+    from airflow.models.pool import Pool
+    from airflow.models.variable import Variable
+
+    for name in ("vision", "tabular", "platform"):
         session.add(Team(name=name))
+        session.flush()
+        Pool.create_or_update_pool(f"tenant-{name}", 6, "", False, team_name=name, session=session)
+    Pool.create_or_update_pool("platform-steps", 64, "", False, session=session)
+    Pool.create_or_update_pool("platform-upkeep", 4, "", False, team_name="platform", session=session)
+    session.add(Connection(conn_id="theirs", conn_type="http", password="of-tabular", team_name="tabular"))
+    Variable.set("theirs", "of-tabular", team_name="tabular", session=session)
 from airflow.cli.cli_parser import get_parser
 arguments = get_parser().parse_args(["dags", "reserialize"])
 arguments.func(arguments)
@@ -138,6 +148,15 @@ def airflow(s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> It
         )
         for bucket in (names.data_bucket(prefix, tenant), names.models_bucket(prefix, tenant)):
             s3_server.client().create_bucket(Bucket=bucket)
+    platform = {"path": str(CHECKOUT / "dags" / "platform")}
+    bundles.append(
+        {
+            "name": names.PLATFORM_TEAM,
+            "classpath": "airflow.dag_processing.bundles.local.LocalDagBundle",
+            "kwargs": platform,
+            "team_name": names.PLATFORM_TEAM,
+        }
+    )
     (port,) = free_ports(1)
     environment = _environment(folder, port, bundles, s3_server, config)
     done = subprocess.run([sys.executable, "-c", _PREPARE], env=environment, capture_output=True, text=True, timeout=240, check=False)
@@ -235,8 +254,139 @@ def test_another_team_gets_nothing_of_it(airflow: Airflow, run: dict[str, str]) 
         assert len(done.stderr.splitlines()) == 1
 
 
+def told(airflow: Airflow, who: str, method: str, path: str, body: Any = None) -> httpx.Response:
+    """Airflow's own REST API, with the token of ``who``'s command."""
+    token = json.loads((airflow.folder / who / "session.json").read_text())["token"]
+    return httpx.request(method, f"{airflow.url}/api/v2{path}", headers={"Authorization": f"Bearer {token}"}, json=body, timeout=60)
+
+
+THEIR_DAG = f"/dags/{VISION}"
+THEIR_RUN = f"{THEIR_DAG}/dagRuns/RUN"
+ATTEMPTS: dict[str, tuple[str, str, Any]] = {
+    "see the DAG": ("GET", THEIR_DAG, None),
+    "trigger it": ("POST", f"{THEIR_DAG}/dagRuns", {"logical_date": None}),
+    "backfill it": ("POST", "/backfills", {"dag_id": VISION, "from_date": "2026-01-01T00:00:00Z", "to_date": "2026-03-01T00:00:00Z"}),
+    "pause it": ("PATCH", THEIR_DAG, {"is_paused": True}),
+    "delete it": ("DELETE", THEIR_DAG, None),
+    "see a run": ("GET", THEIR_RUN, None),
+    "mark a run failed": ("PATCH", THEIR_RUN, {"state": "failed"}),
+    "delete a run": ("DELETE", THEIR_RUN, None),
+    "clear a run": ("POST", f"{THEIR_RUN}/clear", {"dry_run": False}),
+    "clear tasks": ("POST", f"{THEIR_DAG}/clearTaskInstances", {"dry_run": False, "dag_run_id": "RUN"}),
+    "mark a task": ("PATCH", f"{THEIR_RUN}/taskInstances/train", {"new_state": "success"}),
+    "read a log": ("GET", f"{THEIR_RUN}/taskInstances/check/logs/1", None),
+    "read XComs": ("GET", f"{THEIR_RUN}/taskInstances/check/xcomEntries", None),
+    "write an XCom": ("POST", f"{THEIR_RUN}/taskInstances/check/xcomEntries", {"key": "a", "value": "b"}),
+    "read its source": ("GET", f"/dagSources/{VISION}", None),
+    "see its form": ("GET", f"{THEIR_DAG}/details", None),
+    "raise the other's pool": ("PATCH", "/pools/tenant-vision", {"pool": "tenant-vision", "slots": 600}),
+    "raise one's own pool": ("PATCH", "/pools/tenant-tabular", {"pool": "tenant-tabular", "slots": 600}),
+    "make a pool": ("POST", "/pools", {"name": "mine", "slots": 600}),
+    "delete the other's pool": ("DELETE", "/pools/tenant-vision", None),
+    "pause the reaper": ("PATCH", "/dags/reap_stray_jobs", {"is_paused": True}),
+    "trigger the reaper": ("POST", "/dags/reap_stray_jobs/dagRuns", {"logical_date": None}),
+    "pause the reconciler": ("PATCH", "/dags/reconcile_tenants", {"is_paused": True}),
+    "write a variable for the other": ("POST", "/variables", {"key": "k", "value": "v", "team_name": "vision"}),
+    "make a connection for the other": ("POST", "/connections", {"connection_id": "c", "conn_type": "http", "team_name": "vision"}),
+}
+
+
+@pytest.mark.parametrize("what", ATTEMPTS)
+def test_airflows_own_api_refuses_another_tenants_person(airflow: Airflow, run: dict[str, str], what: str) -> None:
+    """carol, who may start and stop tabular's runs, on vision's and on what is nobody's to change (docs/isolation.md)."""
+    method, path, body = ATTEMPTS[what]
+    run_id = run["run_id"].replace("+", "%2B").replace(":", "%3A")
+    if body and "dag_run_id" in body:
+        body = {**body, "dag_run_id": run["run_id"]}
+    answer = told(airflow, "carol", method, path.replace("RUN", run_id), body)
+    assert answer.status_code == 403, f"{answer.status_code}: {answer.text[:500]}"
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", "/variables/theirs"), ("GET", "/connections/theirs"), ("DELETE", "/variables/theirs")]
+)
+def test_another_tenants_variables_and_connections_are_closed(airflow: Airflow, method: str, path: str) -> None:
+    assert told(airflow, "alice", method, path).status_code in (403, 404)
+
+
+@pytest.mark.parametrize(
+    "path", ["/dags", "/pools", "/variables", "/connections", "/dags/~/dagRuns", "/dags/~/dagRuns/~/taskInstances", "/eventLogs"]
+)
+def test_lists_name_nothing_of_another_tenant(airflow: Airflow, run: dict[str, str], path: str) -> None:
+    answer = told(airflow, "carol", "GET", path)
+    assert answer.status_code in (200, 403), answer.text
+    for word in (VISION, run["run_id"], "tenant-vision", "reap_stray_jobs"):
+        assert word not in answer.text, f"{path}: {word}"
+    mine = told(airflow, "alice", "GET", path).text
+    assert "of-tabular" not in mine
+    # Airflow's event log shows everybody what was done to things of no DAG, alice's own attempts above among them; never values.
+    assert path == "/eventLogs" or "theirs" not in mine
+
+
+def test_no_pool_of_no_team_is_a_members_either(airflow: Airflow) -> None:
+    for pool in ("tenant-vision", "platform-steps", "platform-upkeep", "default_pool"):
+        for who in ("alice", "victor"):
+            for method, body in (("PATCH", {"slots": 1000}), ("DELETE", None)):
+                answer = told(airflow, who, method, f"/pools/{pool}", body)
+                assert answer.status_code == 403, (who, method, pool, answer.status_code)
+    bulk = {"actions": [{"action": "create", "entities": [{"name": "mine", "slots": 1000, "team_name": "vision"}]}]}
+    assert told(airflow, "alice", "PATCH", "/pools", bulk).status_code == 403
+
+
+def test_each_sees_the_slots_of_their_own_team(airflow: Airflow, run: dict[str, str]) -> None:
+    def seen(who: str) -> list[str]:
+        return [tenant["tenant"] for tenant in airflow.json(who, "tenants")["tenants"]]
+
+    assert (seen("alice"), seen("victor"), seen("carol")) == (["vision"], ["vision"], ["tabular"])
+    assert {"tabular", "vision"} <= set(seen("admin"))
+    (vision,) = airflow.json("alice", "tenants")["tenants"]
+    assert (vision["state"], vision["slots"], vision["used"], vision["free"], vision["slot_hours"]) == ("active", 6, 0, 6, 0)
+    # No cluster runs here, which is said, and is no failure.
+    assert vision["quota"] is None
+    assert any(text.startswith("the cluster was not asked") for text in vision["disagreements"])
+    assert "tabular" not in airflow.command("alice", "tenants").stdout
+
+
+def test_upkeep_keeps_pools_through_the_rest_api(airflow: Airflow, run: dict[str, str]) -> None:
+    from trainyard.settings import load
+    from trainyard.upkeep import airflow_pools
+    from trainyard.upkeep.airflow_rest import AirflowRest, Login
+
+    settings = load(airflow.folder / "config", environ={})
+    lowered = {"pool": "tenant-vision", "slots": 3, "include_deferred": False}
+    assert told(airflow, "admin", "PATCH", "/pools/tenant-vision", lowered).status_code == 200
+    with AirflowRest(Login(airflow.url, "_upkeep", PASSWORDS["_upkeep"])) as rest:
+        said = airflow_pools.sync(settings, rest, dry_run=True)
+        assert "update pool tenant-vision: slots 3 → 6" in map(str, said.changes)
+        # The samples' third tenant is new here: that a running Airflow cannot take up.
+        assert [change.what for change in said.changes if change.action == "missing"] == ["pool tenant-forecast"]
+        assert airflow.get("admin", "/api/v2/pools/tenant-vision").json()["slots"] == 3
+        assert airflow_pools.sync(settings, rest, dry_run=False) == said
+        assert airflow.get("admin", "/api/v2/pools/tenant-vision").json()["slots"] == 6
+        assert [change.action for change in airflow_pools.sync(settings, rest, dry_run=False).changes] == ["missing"]
+        assert airflow_pools.unfinished(rest)["vision"] >= 1
+
+
+def test_a_login_that_airflow_refuses_is_said_in_one_line(airflow: Airflow) -> None:
+    from trainyard.errors import RefusedError
+    from trainyard.upkeep.airflow_rest import AirflowRest, Login
+
+    with pytest.raises(RefusedError, match="Airflow refuses POST"):
+        AirflowRest(Login(airflow.url, "_upkeep", "wrong"))
+
+
 def test_nobody_gets_anything(airflow: Airflow, run: dict[str, str]) -> None:
-    for path in ("me", "pipelines", "runs", "models", f"models/{VISION}", f"runs/{VISION}/{run['run_id']}", "openapi.json", "docs"):
+    for path in (
+        "me",
+        "pipelines",
+        "tenants",
+        "runs",
+        "models",
+        f"models/{VISION}",
+        f"runs/{VISION}/{run['run_id']}",
+        "openapi.json",
+        "docs",
+    ):
         assert httpx.get(f"{airflow.url}/trainyard/{path}").status_code in (401, 404), path
         assert httpx.get(f"{airflow.url}/trainyard/{path}", headers={"Authorization": "Bearer x"}).status_code in (403, 404), path
 

@@ -12,7 +12,7 @@ from kubernetes import client as k8s
 from tests.fixtures.run_spec import run_spec_document
 from trainyard.contract import environment, names
 from trainyard.contract.run_spec import RunSpec
-from trainyard.kube import gang_manifests
+from trainyard.kube import gang_manifests, quota
 from trainyard.kube.gang_manifests import GangManifests, dns_addresses, gang_pods, host_addresses
 from trainyard.kube.pod import Site
 from trainyard.settings.site_pods import SitePods
@@ -40,7 +40,7 @@ def test_sizes_come_from_the_spec() -> None:
     sizes = {job.metadata.name: (job.spec.completions, job.spec.parallelism) for job in (made.chief, *made.peers)}
     run = spec().run
     assert sizes == {f"{run}-g7-chief": (1, 1), f"{run}-g7-ps": (2, 2), f"{run}-g7-worker": (3, 3)}
-    assert len(gang_pods(spec())) == 6
+    assert len(gang_pods(spec(), IMAGE)) == 6
 
 
 def test_the_chiefs_job_is_the_root_of_all_others() -> None:
@@ -99,9 +99,30 @@ def test_the_service_shows_replicas_before_they_are_ready_and_the_policy_admits_
     service, policy = made
     assert (service["clusterIP"], service["publishNotReadyAddresses"]) == ("None", True)
     assert policy["podSelector"]["matchLabels"] == service["selector"]
-    assert policy["ingress"] == [{"from": [{"podSelector": {"matchLabels": service["selector"]}}]}]
+    ports = [{"port": 2222, "protocol": "TCP"}]
+    members = [{"podSelector": {"matchLabels": service["selector"]}}]
+    assert policy["ingress"] == [{"from": members, "ports": ports}]
+    assert policy["egress"] == [{"to": members, "ports": ports}]
+    assert set(policy["policyTypes"]) == {"Ingress", "Egress"}
     pods = manifests(dns=True).chief.spec.template.metadata.labels
     assert service["selector"].items() <= pods.items()
+
+
+def test_where_each_replica_has_a_port_of_its_own_the_policy_opens_the_gangs_and_no_other() -> None:
+    policy = plain(manifests().policy)["spec"]
+    assert policy["ingress"][0]["ports"] == policy["egress"][0]["ports"] == [{"port": 21000, "endPort": 21005, "protocol": "TCP"}]
+
+
+def test_only_workers_ask_for_gpus() -> None:
+    site = Site("i:1", "Never", gpu_resource="example.com/gpu")
+    made = gang_manifests.build(spec(gang__worker_gpus=2), 7, host_addresses(spec(), 21000), site, spec_sha256="abc")
+    asked = {}
+    for role, job in zip(names.ROLES, (made.chief, *made.peers), strict=True):
+        (container,) = job.spec.template.spec.containers
+        assert container.resources.requests == container.resources.limits
+        asked[role] = container.resources.limits.get("example.com/gpu")
+    assert asked == {"chief": None, "ps": None, "worker": "2"}
+    assert quota.demand(gang_pods(spec(gang__worker_gpus=2), site))["requests.example.com/gpu"] == 6
 
 
 @pytest.mark.parametrize("generation", [1, 99_999])

@@ -152,8 +152,9 @@ def test_a_site_is_the_profiles_with_every_field_of_it() -> None:
         image_pull_policy="Never",
         image_pull_secrets=("registry",),
         counts_scratch=False,
+        gpu_resource="amd.com/gpu",
         pods=SITE_PODS.model_copy(update={"host_network": False}),
         s3=S3(mode="external", bucket_prefix="abc", ca_bundle="/ca.pem"),
     )
-    assert Site.of(profile) == Site("t:1", "Never", False, ("registry",), True, profile.pods)
+    assert Site.of(profile) == Site("t:1", "Never", False, "amd.com/gpu", ("registry",), True, profile.pods)
     assert Site.of(profile, profile.images.airflow).image == "a:1"

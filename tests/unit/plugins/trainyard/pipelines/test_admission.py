@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,8 +14,9 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from tests.fixtures.s3 import S3Server
 from trainyard.contract import keys, names
 from trainyard.errors import NotFoundError, RefusedError
-from trainyard.pipelines import admission
+from trainyard.pipelines import admission, turns
 from trainyard.pipelines.admission import Admission
+from trainyard.settings import load_tenant
 from trainyard.steps import check
 from trainyard.store import Store
 
@@ -26,10 +28,20 @@ class Airflow:
 
     def __init__(self, store: Store, tenant: str, pipeline: str) -> None:
         self.store, self.tenant, self.pipeline = store, tenant, pipeline
+        self.waiting: dict[str, int] = {}
+        """DAG's id → how many of its gangs wait for slots."""
+        self.asked: list[dict[str, Any]] = []
+        self.began = datetime.datetime.now(datetime.UTC)
+
+    def get_ti_count(self, **query: Any) -> int:
+        """Of the task instance, as the Task SDK has it."""
+        self.asked.append(query)
+        return self.waiting.get(query["dag_id"], 0)
 
     def context(self, run_id: str, kind: str = "manual", conf: dict[str, Any] | None = None, key: str | None = None) -> Any:
         dag_id = names.dag_id(self.tenant, self.pipeline)
-        return {"dag_run": SimpleNamespace(dag_id=dag_id, run_id=run_id, conf=conf or {}, partition_key=key, run_type=kind)}
+        run = SimpleNamespace(dag_id=dag_id, run_id=run_id, conf=conf or {}, partition_key=key, run_type=kind, start_date=self.began)
+        return {"dag_run": run, "ti": self}
 
     def admit(self, run_id: str, kind: str = "manual", conf: dict[str, Any] | None = None, key: str | None = None) -> str | None:
         return Admission(self.tenant, self.pipeline)(self.context(run_id, kind, conf, key))
@@ -147,6 +159,65 @@ def test_a_pinned_digest(store: Store, config_dir: Path) -> None:
     store.put(keys.code_wheel("digits_model", "c" * 64), b"wheel")
     own.admit("manual__1")
     assert own.spec("manual__1")["code"]["sha256"] == "c" * 64
+
+
+def test_a_draining_tenant_begins_nothing_and_ends_what_it_began(digits: Airflow, config_dir: Path) -> None:
+    digits.admit("manual__1", key="1.0.0")
+    tenant = config_dir / "tenants" / "vision.yaml"
+    tenant.write_text(tenant.read_text().replace("state: active", "state: draining"))
+    for kind in ("manual", "scheduled", "backfill"):
+        with pytest.raises(RefusedError, match=r"tenant vision is draining, no new run begins: tenants/vision\.yaml says"):
+            digits.admit(f"{kind}__2", kind)
+    assert digits.spec("manual__2") is None
+    # A step of the run that goes on may be repeated, and Airflow repeats its check then too.
+    assert digits.admit("manual__1", key="1.0.0") is None
+
+
+def test_a_run_waits_for_its_turn_while_a_gang_of_the_tenant_waits(digits: Airflow, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "SECOND_LOOK_S", 0)
+    digits.waiting = {"train_vision_mnist-cnn": 1, "train_tabular_digits-own": 5}
+    with pytest.raises(check.NotYet, match=r"a gang of tenant vision waits .* first: train_vision_mnist-cnn \(5 of 6 slots"):
+        digits.admit("manual__1")
+    assert list(digits.store.list("")) == []
+    assert {query["dag_id"] for query in digits.asked} == {"train_vision_mnist-cnn", "train_vision_digits-mlp"}
+    assert all((query["task_ids"], query["states"]) == (["train"], ["scheduled"]) for query in digits.asked)
+    # One that has waited for hours begins all the same: the gang may be one that nobody lets go on.
+    digits.began -= turns.AT_MOST + datetime.timedelta(minutes=1)
+    assert digits.admit("manual__2") is None
+    digits.waiting = {"train_tabular_digits-own": 5}
+    digits.began = datetime.datetime.now(datetime.UTC)
+    assert digits.admit("manual__1") is None
+
+
+def test_waiting_for_a_turn_spends_no_retry_and_holds_no_worker(digits: Airflow, monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow.sdk.exceptions import AirflowRescheduleException
+
+    from trainyard.settings import load_tenant
+
+    monkeypatch.setattr(turns, "SECOND_LOOK_S", 0)
+    task = check.build(load_tenant("vision").settings.pipelines["digits-mlp"], Admission("vision", "digits-mlp"))
+    digits.waiting = {"train_vision_digits-mlp": 1}
+    with pytest.raises(AirflowRescheduleException) as caught:
+        task.execute(digits.context("manual__1"))
+    wait = caught.value.reschedule_date - datetime.datetime.now(datetime.UTC)
+    assert datetime.timedelta(0) < wait <= check.ASK_AGAIN
+
+
+def test_a_gang_waits_for_a_moment_always(digits: Airflow) -> None:
+    """The scheduler's own round is no reason to hold anybody."""
+    counts = iter([1, 0, 0])
+    settings = load_tenant("vision").settings
+    slept: list[float] = []
+    assert turns.gangs_that_wait(settings, "vision", lambda dag_id: next(counts), slept.append) is None
+    assert slept == [turns.SECOND_LOOK_S]
+
+
+def test_a_gang_that_cannot_fit_any_more_holds_nobody(digits: Airflow, config_dir: Path) -> None:
+    """Slots were lowered below what its file asks for: it waits, and the smaller ones go on."""
+    tenant = config_dir / "tenants" / "vision.yaml"
+    tenant.write_text(tenant.read_text().replace("slots: 6", "slots: 4"))
+    digits.waiting = {"train_vision_mnist-cnn": 1}
+    assert digits.admit("manual__1") is None
 
 
 def test_a_pipeline_that_broke_since_the_parse(digits: Airflow, config_dir: Path) -> None:

@@ -10,14 +10,14 @@ import pytest
 
 from tests.unit.plugins.trainyard.settings.conftest import SAMPLES, Config
 from trainyard.errors import ConfigError
-from trainyard.settings import load, load_tenant
+from trainyard.settings import load, load_tenant, loading
 
 PLUGINS = Path(__file__).parents[5] / "plugins"
 
 
 def test_the_samples_are_what_the_documents_promise() -> None:
     settings = load(SAMPLES, environ={})
-    assert set(settings.tenants) == {"vision", "tabular"}
+    assert set(settings.tenants) == {"vision", "tabular", "forecast"}
     assert [p.name for p in settings.pipelines_of("vision")] == ["digits-mlp", "mnist-cnn"]
     mnist = settings.pipelines["mnist-cnn"]
     assert (mnist.gang.workers, mnist.gang.parameter_servers, mnist.gang.slots) == (2, 2, 5)
@@ -203,3 +203,32 @@ def test_what_is_no_yaml_may_lie_anywhere(config: Config) -> None:
         (config.folder / folder).mkdir(exist_ok=True)
         (config.folder / folder / name).write_text("ours")
     config.load()
+
+
+@pytest.mark.parametrize(
+    ("line", "parsed"),
+    [
+        ("tenant: vision", False),
+        ("tenant: vision  # theirs", False),
+        ('tenant: "vision"', False),
+        ("tenant: 'vision'\r", False),
+        ("tenant: tabular", True),
+        ("tenant: nobody", True),
+        ("tenant: vision#1", True),
+        ("tenant:", True),
+        ('"tenant": vision', True),
+        ("tenant: vision\ntenant: tabular", True),
+        ("tenant: &a vision", True),
+    ],
+)
+def test_a_tenant_s_view_parses_no_pipeline_that_is_plainly_another_s(
+    config: Config, monkeypatch: pytest.MonkeyPatch, line: str, parsed: bool
+) -> None:
+    """Whatever could be the tenant's own, or nobody's, is."""
+    seen: list[str] = []
+    read = loading.read_document
+    monkeypatch.setattr(loading, "read_document", lambda path, file: (seen.append(path.stem), read(path, file))[1])
+    config.edit("pipelines/digits-mlp", "tenant: vision\n", f"{line}\n")
+    load_tenant("tabular", config.folder, environ={})
+    assert ("digits-mlp" in seen) is parsed
+    assert "digits-own" in seen

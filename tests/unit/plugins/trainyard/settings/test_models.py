@@ -45,7 +45,15 @@ def test_promised_defaults() -> None:
         "deadline_s": 3600,
     }
     defaults = {name: field.default for name, field in Pipeline.model_fields.items() if not field.is_required()}
-    assert defaults == {"step_slots": 1, "evaluation_batch_size": 256, "schedule": None, "retrain": "changed", "seed": 1}
+    assert defaults == {
+        "image": None,
+        "step_slots": 1,
+        "evaluation_batch_size": 256,
+        "priority": 0,
+        "schedule": None,
+        "retrain": "changed",
+        "seed": 1,
+    }
     assert Gate(minimum=0.5).model_dump() == {"metric": "accuracy", "minimum": 0.5, "beat_champion": False, "on_reject": "reject"}
     assert Dataset.model_fields["shard_tasks"].default == 1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import datetime
 import json
 import threading
 import urllib.error
@@ -138,6 +139,16 @@ def test_uploads_that_nobody_completes_are_ended(store: Store, s3_server: S3Serv
     assert store.abort_uploads("runs/a/") == 2
     assert store.abort_uploads("runs/a/") == 0
     assert store.abort_uploads("runs/b/") == 1
+
+
+def test_uploads_are_ended_by_their_age_and_a_dry_run_only_counts(store: Store, s3_server: S3Server) -> None:
+    client = s3_server.client()
+    client.create_multipart_upload(Bucket=store.bucket, Key="runs/a/saved_model/x")
+    assert store.abort_uploads("runs/", older_than=datetime.timedelta(hours=1)) == 0
+    just_now = datetime.timedelta(seconds=-60)  # whatever began before a minute from now
+    assert store.abort_uploads("runs/", older_than=just_now, dry_run=True) == 1
+    assert store.abort_uploads("runs/", older_than=just_now) == 1
+    assert store.abort_uploads("runs/", older_than=just_now) == 0
 
 
 def test_a_link_reads_one_object_and_nothing_else(store: Store) -> None:

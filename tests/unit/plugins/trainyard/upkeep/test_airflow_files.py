@@ -57,7 +57,7 @@ def test_each_tenant_is_a_bundle_of_its_own_team(settings: Settings, state: Path
     assert environment["AIRFLOW__CORE__MULTI_TEAM"] == "True"
     bundles = json.loads(environment["AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST"])
     assert [(b["name"], b["team_name"], b["kwargs"]["path"]) for b in bundles] == [
-        (tenant, tenant, str(state / "bundles" / tenant)) for tenant in ("tabular", "vision")
+        (tenant, tenant, str(state / "bundles" / tenant)) for tenant in sorted(settings.tenants)
     ]
     # Two bundles that share a parent folder would both have every DAG in it.
     paths = [Path(b["kwargs"]["path"]) for b in bundles]
@@ -82,15 +82,11 @@ def test_airflow_reads_what_we_write(settings: Settings, state: Path, dags: Path
     from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
 
     users = {user.username: (user.role, user.teams) for user in SimpleAuthManager.get_users()}
-    assert users == {
-        "admin": ("admin", []),
-        "alice": ("user", ["vision"]),
-        "bob": ("user", ["vision"]),
-        "carol": ("user", ["tabular"]),
-        "dave": ("viewer", ["tabular"]),
-    }
+    people = {login: (role, [name]) for name, tenant in settings.tenants.items() for login, role in tenant.members.items()}
+    assert {"alice": ("user", ["vision"]), "carol": ("user", ["tabular"]), "dave": ("viewer", ["tabular"])}.items() <= people.items()
+    assert users == {"admin": ("admin", []), "_upkeep": ("op", ["platform", *sorted(settings.tenants)]), **people}
     passwords = SimpleAuthManager.get_passwords()
-    assert set(passwords) == {"alice", "bob", "carol", "dave"}
+    assert set(passwords) == {"_upkeep", *people}
 
 
 def test_a_member_of_two_tenants_is_one_user_of_two_teams(settings: Settings, state: Path, dags: Path) -> None:
@@ -106,18 +102,18 @@ def test_passwords_are_random_private_and_kept(settings: Settings, state: Path, 
     sync(settings, state, dags)
     first = read(path)
     assert first["admin"] == "made-by-the-starter"
-    assert len(set(first.values())) == 5
+    members = {login for tenant in settings.tenants.values() for login in tenant.members}
+    assert len(set(first.values())) == len({"admin", "_upkeep"} | members)
     assert all(len(password) >= 16 for login, password in first.items() if login != "admin")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    vision = changed(settings.tenants["vision"], members={"alice": "user", "erin": "user"})
+    vision = changed(settings.tenants["vision"], members={"alice": "user", "zoe": "user"})
     changes = sync(with_tenants(settings, vision=vision), state, dags)
     after = read(path)
-    assert set(after) == {"admin", "alice", "erin", "carol", "dave"}
-    assert {login: after[login] for login in ("admin", "alice", "carol", "dave")} == {
-        login: first[login] for login in ("admin", "alice", "carol", "dave")
-    }
-    assert {change.what for change in changes} == {"user erin", "user bob", "Airflow's settings"}
-    assert after["erin"] not in "".join(map(str, changes))
+    assert set(after) == {"admin", "_upkeep", "zoe"} | (members - {"bob"})
+    kept = set(after) - {"zoe"}
+    assert {login: after[login] for login in kept} == {login: first[login] for login in kept}
+    assert {change.what for change in changes} == {"user zoe", "user bob", "Airflow's settings"}
+    assert after["zoe"] not in "".join(map(str, changes))
 
 
 def test_drift_of_a_bundle_is_reported_and_renewed_without_a_restart(settings: Settings, state: Path, dags: Path) -> None:
@@ -143,3 +139,18 @@ def test_a_settings_file_that_was_spoilt_is_written_again(settings: Settings, st
     path.write_text("{half")
     assert [change.what for change in sync(settings, state, dags)] == ["Airflow's settings"]
     assert "AIRFLOW__CORE__MULTI_TEAM" in read(path)
+
+
+def test_there_is_a_worker_for_every_slot_and_a_changed_tenant_costs_no_restart(settings: Settings, state: Path, dags: Path) -> None:
+    sync(settings, state, dags)
+    name = "AIRFLOW__CORE__PARALLELISM"
+    first = int(read(state / "airflow" / "trainyard.env.json")[name])
+    slots = sum(tenant.slots for tenant in settings.tenants.values())
+    assert first >= slots + 8
+    vision = settings.tenants["vision"]
+    for fields in ({"slots": vision.slots + 1}, {"slots": 1}, {"gpus": 2}, {"slot": vision.slot.model_dump() | {"cpu": "1"}}):
+        assert sync(with_tenants(settings, vision=changed(vision, **fields)), state, dags) == [], fields
+    grown = sync(with_tenants(settings, vision=changed(vision, slots=100)), state, dags)
+    assert needs_restart(grown)
+    assert int(read(state / "airflow" / "trainyard.env.json")[name]) >= 108
+    assert sync(settings, state, dags) == [], "it does not shrink: that would be a restart for nothing"

@@ -22,6 +22,7 @@ def test_the_quota_is_slots_times_slot_and_nothing_else(settings: Settings) -> N
         "requests.ephemeral-storage": "12Gi",
         "limits.ephemeral-storage": "12Gi",
         "pods": "6",
+        "requests.nvidia.com/gpu": "0",
         "persistentvolumeclaims": "0",
         "services.nodeports": "0",
         "services.loadbalancers": "0",
@@ -57,7 +58,7 @@ def test_namespaces_take_restricted_pods_only(settings: Settings) -> None:
 
 
 def test_no_pod_gets_a_token_unasked_and_rights_are_given_in_tenants_namespaces_alone(settings: Settings) -> None:
-    everything = [*objects.platform_objects(), *objects.tenant_objects(settings.tenants["vision"])]
+    everything = [*objects.platform_objects(), *objects.tenant_objects(settings.tenants["vision"], settings.cluster)]
     for account in (m for m in everything if m["kind"] == "ServiceAccount"):
         assert account["automountServiceAccountToken"] is False
     bindings = [m for m in everything if "Binding" in m["kind"]]
@@ -71,7 +72,7 @@ def test_no_pod_gets_a_token_unasked_and_rights_are_given_in_tenants_namespaces_
 
 
 def test_sync_lets_itself_in_before_anything_else_is_made(settings: Settings) -> None:
-    made = objects.tenant_objects(settings.tenants["vision"])
+    made = objects.tenant_objects(settings.tenants["vision"], settings.cluster)
     assert [m["kind"] for m in made[:2]] == ["Namespace", "RoleBinding"]
     assert made[1]["metadata"]["name"] == names.ROLE_SYNC_TENANT
 
@@ -84,7 +85,7 @@ def test_only_where_pods_use_their_nodes_network_are_any_admitted(settings: Sett
 
 def test_each_object_can_be_made_in_the_order_given(settings: Settings) -> None:
     made = set()
-    for manifest in [*objects.platform_objects(), *objects.tenant_objects(settings.tenants["vision"])]:
+    for manifest in [*objects.platform_objects(), *objects.tenant_objects(settings.tenants["vision"], settings.cluster)]:
         inside = manifest["metadata"].get("namespace")
         assert inside is None or ("Namespace", inside) in made
         made.add((manifest["kind"], manifest["metadata"]["name"]))
