@@ -6,6 +6,7 @@ VENV := .venv/bin
 # Tests start clusters of their own: nothing of a running platform is touched, nor of the cluster that a shell's KUBECONFIG names.
 unexport KUBECONFIG
 PYTEST := $(VENV)/python -m pytest
+TIER := .ci/tier
 # In this order: what is cheap fails first. Files run two at a time: each of the two has servers, and where needed a cluster, of its own.
 # A whole platform with Airflow, which trains, has the machine for itself.
 PARTED := -n 2 --dist loadfile
@@ -32,9 +33,9 @@ down: ## stop it (same as ./trainyard down)
 
 test: setup ## everything CI runs: lint, types, layers and all tests but the long ones
 	@$(MAKE) --no-print-directory check
-	@$(PYTEST) --durations=20 -m "not long" $(FAST)
-	@$(PYTEST) --durations=20 -m "not long" $(CLUSTER)
-	@$(PYTEST) --durations=20 -m "not long" $(PLATFORM)
+	@$(TIER) --durations=20 -m "not long" $(FAST)
+	@$(TIER) --durations=20 -m "not long" $(CLUSTER)
+	@$(TIER) --durations=20 -m "not long" $(PLATFORM)
 
 test-fast: ## no cluster, nothing slow
 	@$(PYTHON) local/bootstrap.py --dev
