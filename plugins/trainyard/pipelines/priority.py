@@ -1,4 +1,4 @@
-"""Who goes first where several tasks wait: Airflow's priority weights, absolute, the highest first (docs/adr/0018).
+"""Who goes first where several tasks wait: Airflow's priority weights, absolute, the highest first (docs/adr/0015).
 
 In this order: the platform's own Dags, ``clean_up`` and ``check``; then the tenant's ``priority``, which only counts where tenants wait
 for the same worker process; then the pipeline's ``priority``; then a gang before any step, and the larger gang first, since it is the one

@@ -3,7 +3,7 @@
 Airflow knows no reservation and no first-in-first-out: its scheduler goes down the waiting tasks by priority, passes over one that asks
 for more slots than are free, and hands these to the next that fits (scheduler_job_runner, "we can execute tasks with lower priority if
 there's enough room"). As long as small tasks keep coming, all slots of the pool are never free at once. Runs that have begun make a
-finite number of tasks; so when none begins, they end, and the gang starts (docs/adr/0018).
+finite number of tasks; so when none begins, they end, and the gang starts (docs/adr/0015).
 
 A run that waits here is ``up_for_reschedule``: it holds neither a slot nor a worker.
 """
