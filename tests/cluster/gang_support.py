@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import secrets
@@ -28,9 +29,15 @@ from trainyard.kube.gang_state import PodView, pods
 from trainyard.operators.gang_cluster import GangCluster, Timing
 from trainyard.operators.gang_run import GangOutcome, GangRun
 from trainyard.operators.run_access import spec_digest
+from trainyard.settings import load
 from trainyard.settings.clusters import S3, ClusterProfile, Images, PortRange
 from trainyard.store import Store
 from trainyard.upkeep import objects
+from trainyard.upkeep.applying import Applier
+from trainyard.upkeep.network import api_server
+from trainyard.upkeep.policies import policies
+
+CONFIG = Path(__file__).parents[2] / "config"
 
 FAKE = (Path(__file__).parent / "fake_replica.py").read_text()
 SLOT = {"cpu": "100m", "memory": "128Mi", "scratch": "16Mi"}
@@ -135,12 +142,18 @@ class GangTenant:
         wait_for(lambda: bool(self.core.read_namespaced_resource_quota("tenant", self.namespace).status.hard), "the quota is counted")
 
     def set_up(self) -> None:
-        """Namespace, identity, rights and Secret, as ``trainyard sync`` makes them."""
+        """Namespace, identity, rights, Secret and walls, as ``trainyard sync`` makes them."""
         self.core.create_namespace(objects.namespace(self.namespace, self.name))
         self.core.create_namespaced_service_account(self.namespace, objects.service_account(names.SERVICE_ACCOUNT, self.namespace))
         values = {"access_key": self.server.access_key, "secret_key": self.server.secret_key}
         self.core.create_namespaced_secret(self.namespace, objects.secret(names.SECRET_RUN, self.namespace, values))
         k8s.RbacAuthorizationV1Api(self.api).create_namespaced_role_binding(self.namespace, objects.run_binding(self.name))
+        samples = load(CONFIG, environ={})
+        tenant = samples.tenants["tabular"].model_copy(update={"name": self.name})
+        settings = dataclasses.replace(samples, cluster=self.profile, tenants={self.name: tenant}, pipelines={})
+        server = api_server(Applier(self.api))
+        for manifest in policies(settings, tenant, s3_endpoint=self.pods_endpoint, api_server=server):
+            k8s.NetworkingV1Api(self.api).create_namespaced_network_policy(self.namespace, manifest)
         wait_for_right(self.run_api, namespace=self.namespace, verb="create", group="batch", resource="jobs")
 
     def tear_down(self) -> None:

@@ -7,13 +7,11 @@ nothing listens, is shown by a pod in a namespace without any: it connects to ea
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import os
 import secrets
 import subprocess
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 import pytest
 from kubernetes import client as k8s
@@ -21,19 +19,15 @@ from kubernetes import client as k8s
 from tests.cluster.gang_support import POD_HOST, GangTenant, Running, behave, make_tenant, wait_for
 from tests.cluster.relay import relayed
 from tests.cluster.support import Namespace, Profile, ended
-from tests.cluster.tenant_support import tenant_of
 from tests.fixtures.identities import Identities
 from tests.fixtures.s3 import S3Server
 from trainyard.contract import names
 from trainyard.contract.run_spec import RunSpec
 from trainyard.kube import labels
 from trainyard.kube.pod import PodParts, Site, as_pod, pod_template
-from trainyard.settings import load
 from trainyard.upkeep.applying import Applier
 from trainyard.upkeep.network import api_server
-from trainyard.upkeep.policies import policies
 
-CONFIG = Path(__file__).resolve().parents[2] / "config"
 METADATA = "169.254.169.254"
 RESOURCES = {"cpu": "50m", "memory": "64Mi"}
 PORT = 2222
@@ -73,12 +67,6 @@ def two(
     with identities.client(identities.run) as run_api, contextlib.ExitStack() as stack:
         make = contextlib.contextmanager(make_tenant)
         a, b = (stack.enter_context(make(cluster_api, run_api, cluster[1], s3_server)) for _ in range(2))
-        samples, server = load(CONFIG, environ={}), api_server(Applier(cluster_api))
-        assert server.addresses
-        for one in (a, b):
-            settings = dataclasses.replace(samples, cluster=one.profile, tenants={one.name: tenant_of(samples, one.name)}, pipelines={})
-            for manifest in policies(settings, settings.tenants[one.name], s3_endpoint=one.pods_endpoint, api_server=server):
-                k8s.NetworkingV1Api(cluster_api).create_namespaced_network_policy(one.namespace, manifest)
         yield a, b
 
 

@@ -25,6 +25,7 @@ def link(address: str, length: int) -> dict[str, Any]:
 
 def machine(monkeypatch: pytest.MonkeyPatch, **links: dict[str, Any]) -> None:
     monkeypatch.setattr(network, "links", lambda: links)
+    monkeypatch.setattr(network, "INTERFACES", Path("/nowhere"))  # a cluster may be up while this is tested
 
 
 def test_a_network_that_the_machine_is_in_already_is_refused_by_its_option(monkeypatch: pytest.MonkeyPatch) -> None:
