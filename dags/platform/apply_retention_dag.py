@@ -12,7 +12,7 @@ killed is finished by the next.
 
 from __future__ import annotations
 
-from airflow.sdk import DAG, Param, task
+from airflow.sdk import DAG, CronTriggerTimetable, Param, task
 
 from trainyard.upkeep import dag_defaults
 
@@ -20,7 +20,7 @@ with DAG(
     dag_id="apply_retention",
     doc_md=__doc__,
     description="Removes old runs' folders and old model versions from S3",
-    schedule="@daily",
+    schedule=CronTriggerTimetable("17 3 * * *", timezone="UTC", run_immediately=dag_defaults.FIRST_AT),
     params={"dry_run": Param(False, type="boolean", title="Dry run", description="Only say what would go.")},
     **dag_defaults.DAG_ARGUMENTS,
 ):

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import datetime
 
-from airflow.sdk import DAG, Param
+from airflow.sdk import DAG, CronTriggerTimetable, Param
 
 from trainyard.contract import names
 from trainyard.upkeep import dag_defaults
@@ -24,7 +24,7 @@ with DAG(
     dag_id="reap_stray_jobs",
     doc_md=__doc__,
     description="Removes what no run of Airflow owns any more",
-    schedule=datetime.timedelta(minutes=5),
+    schedule=CronTriggerTimetable("1-59/5 * * * *", timezone="UTC", run_immediately=dag_defaults.FIRST_AT),
     params={DRY_RUN: Param(False, type="boolean", title="Dry run", description="Only say what would go.")},
     **dag_defaults.DAG_ARGUMENTS,
 ):

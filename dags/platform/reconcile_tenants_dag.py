@@ -13,9 +13,7 @@ A new tenant needs `trainyard sync` besides: bundles, teams and people are read 
 
 from __future__ import annotations
 
-import datetime
-
-from airflow.sdk import DAG, Param, task
+from airflow.sdk import DAG, CronTriggerTimetable, Param, task
 from airflow.sdk.exceptions import AirflowFailException
 
 from trainyard.upkeep import dag_defaults
@@ -24,7 +22,7 @@ with DAG(
     dag_id="reconcile_tenants",
     doc_md=__doc__,
     description="Keeps cluster, S3 and pools at what the tenants' files say",
-    schedule=datetime.timedelta(minutes=10),
+    schedule=CronTriggerTimetable("4-59/10 * * * *", timezone="UTC", run_immediately=dag_defaults.FIRST_AT),
     params={"dry_run": Param(False, type="boolean", title="Dry run", description="Only say what differs.")},
     **dag_defaults.DAG_ARGUMENTS,
 ):

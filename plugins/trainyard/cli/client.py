@@ -6,8 +6,10 @@ Every failure leaves as one of :mod:`trainyard.errors` with the server's own wor
 from __future__ import annotations
 
 import json
+import secrets
 import time
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 CONNECT_TIMEOUT_S = 5.0
 READ_TIMEOUT_S = 60.0
+TRIGGER_AGAIN_S = (1.0, 3.0)
+"""Pauses between tries to begin a run that the server could not."""
 
 
 class BadRequestError(TrainyardError):
@@ -134,9 +138,25 @@ class Client:
         return token
 
     def trigger(self, dag_id: str, version: str | None, conf: Mapping[str, Any]) -> dict[str, Any]:
-        """Starts a run of a dataset version (None: the newest released)."""
-        body = {"logical_date": None, "partition_key": version, "conf": dict(conf)}
-        return dict(self.json("POST", f"/api/v2/dags/{segment(dag_id)}/dagRuns", json=body))
+        """Starts a run of a dataset version (None: the newest released).
+
+        The run's id is made here, so that what a server answered badly can be asked again: one that began all the same is found by it.
+        (Airflow on SQLite refuses a write now and then, when tasks start at the same moment: "database is locked".)
+        """
+        parts = ["manual", datetime.now(UTC).isoformat(), *([version] if version else []), secrets.token_hex(4)]
+        run_id = "__".join(parts)
+        body = {"dag_run_id": run_id, "logical_date": None, "partition_key": version, "conf": dict(conf)}
+        runs = f"/api/v2/dags/{segment(dag_id)}/dagRuns"
+        for pause in TRIGGER_AGAIN_S:
+            try:
+                return dict(self.json("POST", runs, json=body))
+            except UnavailableError:
+                time.sleep(pause)
+            try:
+                return dict(self.json("GET", f"{runs}/{segment(run_id)}"))
+            except (NotFoundError, UnavailableError):
+                continue
+        return dict(self.json("POST", runs, json=body))
 
     def mark_failed(self, dag_id: str, run_id: str, note: str) -> None:
         """Ends a run: its tasks fail, its pods are taken down by ``clean_up``."""

@@ -10,8 +10,11 @@ from trainyard.contract import names
 PRIORITY: Final = 2_000_000
 """Before every task of a tenant, where several wait for a worker (trainyard.pipelines.priority)."""
 
+FIRST_AT: Final = datetime.timedelta(0)
+"""``run_immediately`` of their timetables: the first round is the next tick, not one that is past. At its start Airflow has enough to do:
+with SQLite three rounds at once have kept a person's first run out ("database is locked"). For the same reason their minutes differ."""
+
 DAG_ARGUMENTS: Final[dict[str, Any]] = {
-    "start_date": datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC),
     "catchup": False,
     # Two rounds at once would do the same work twice.
     "max_active_runs": 1,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -31,7 +32,9 @@ def test_a_run_is_triggered_and_followed(server: Server, trainyard: Trainyard, s
     server.answers["GET", f"/api/v2/dags/{DAG}/details"] = (200, FORM)
     done = trainyard("run", "digits-mlp", "--version", "1.1.0", "--set", "epochs=3", "--set", "learning_rate=0.01", "--json")
     assert done.code == 0, done.err
-    assert server.bodies("POST", RUNS) == [{"logical_date": None, "partition_key": "1.1.0", "conf": {"epochs": 3, "learning_rate": 0.01}}]
+    (body,) = server.bodies("POST", RUNS)
+    assert re.fullmatch(r"manual__20[0-9T:.+-]+__1\.1\.0__[0-9a-f]{8}", body.pop("dag_run_id"))
+    assert body == {"logical_date": None, "partition_key": "1.1.0", "conf": {"epochs": 3, "learning_rate": 0.01}}
     events = done.lines
     assert [event["event"] for event in events] == ["run", "step", "step", "step", "progress", "progress", "step", "end"]
     assert events[0] == {"event": "run", "run": "digits-mlp-0123456789", "dag_id": DAG, "run_id": RUN_ID, "dataset_version": "1.1.0"}
