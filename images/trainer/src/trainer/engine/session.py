@@ -19,7 +19,7 @@ CHIEF_DEVICE = "/job:chief/replica:0/task:0/device:CPU:0"
 
 
 class PsLost(Exception):
-    """Raised when a parameter server is gone, or came back empty."""
+    """Raised when a parameter server is gone, or a server came back empty."""
 
 
 class Session:
@@ -143,7 +143,8 @@ class _Translate:
         return None
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, self._gone):
+        # A server that came back answers like one that is asked for nonsense: it knows nothing of what its predecessor held.
+        if isinstance(error, self._gone) or (isinstance(error, self._wrong) and _of_a_new_server(str(error))):
             raise PsLost(_who(str(error), kind.__name__)) from error
         if isinstance(error, self._wrong):
             raise UserError(f"{self._name}: the model cannot compute a batch: {graph_errors.told(error)}") from error
@@ -155,7 +156,10 @@ def _who(text: str, kind: str) -> str:
     return f"{', '.join(f'ps-{index}' for index in found) or text.splitlines()[0][:200]}: {kind}"
 
 
-_UNKNOWN_TO_A_NEW_WORKER = ("unknown device", "Primary device is not remote", "Unable to find the relevant tensor remote_handle")
+def _of_a_new_server(text: str) -> bool:
+    """Whether an InvalidArgumentError is what a server says that took another's place."""
+    known = ("unknown device", "Primary device is not remote", "Unable to find the relevant tensor remote_handle")
+    return any(words in text for words in known)
 
 
 def _went_with_its_worker(error: Exception) -> bool:
@@ -170,7 +174,7 @@ def _went_with_its_worker(error: Exception) -> bool:
     if "remote target /job:worker" not in text or "remote target /job:ps" in text:
         return False
     if isinstance(error, errors.InvalidArgumentError):
-        return any(words in text for words in _UNKNOWN_TO_A_NEW_WORKER)
+        return _of_a_new_server(text)
     return isinstance(error, (errors.UnavailableError, errors.AbortedError))
 
 

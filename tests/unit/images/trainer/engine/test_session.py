@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from trainer.engine.session import _went_with_its_worker
+from trainer.engine.session import PsLost, _Translate, _went_with_its_worker
+from trainer.errors import UserError
 
 LOST_RESULT = """2 root error(s) found.
   (0) UNAVAILABLE: {{function_node __wrapped__Identity_device_/job:chief/replica:0/task:0/device:CPU:0}} failed to connect to all \
@@ -37,3 +38,17 @@ WRONG_LABEL = LOST_RESULT.replace(
 )
 def test_a_result_that_went_with_its_worker_is_told_from_a_lost_parameter_server(kind: type[Exception], text: str, gone: bool) -> None:
     assert _went_with_its_worker(kind(None, None, text)) is gone  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "meaning"),
+    [
+        (tf.errors.UnavailableError, PS_TOO, PsLost),
+        # A worker whose node died was replaced, and the new one was asked for what the old one held: no fault of the model.
+        (tf.errors.InvalidArgumentError, "Unable to find the relevant tensor remote_handle: Op ID: 14, Output num: 0.", PsLost),
+        (tf.errors.InvalidArgumentError, "Received a label value of 9 outside the valid range of [0, 9)", UserError),
+    ],
+)
+def test_what_a_new_server_does_not_know_is_not_the_models_fault(kind: type[Exception], text: str, meaning: type[Exception]) -> None:
+    with pytest.raises(meaning), _Translate(tf, "my_model:build"):
+        raise kind(None, None, text)  # type: ignore[call-arg]
