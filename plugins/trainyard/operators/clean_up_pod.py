@@ -10,14 +10,13 @@ from kubernetes import client as k8s
 
 from trainyard.contract import environment, keys, names
 from trainyard.kube import labels
-from trainyard.kube.pod import PodParts, Site, as_pod, pod_template
 from trainyard.operators.run_access import open_run, run_of
 from trainyard.operators.step_pod import HousePod
+from trainyard.operators.upkeep_pod import upkeep_pod
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-RESOURCES: Final = {"cpu": "250m", "memory": "512Mi", "ephemeral-storage": "256Mi"}
 DEADLINE_S: Final = 600
 RED: Final = frozenset({"failed", "upstream_failed"})
 GOOD_OUTCOMES: Final = frozenset({"exported", "rejected", "unchanged"})
@@ -69,26 +68,18 @@ class CleanUpPod(HousePod):
         """The upkeep image's ``clean-up`` command for this run."""
         access = open_run(self.tenant, run_of(context, self.pipeline))
         spec, cluster = access.spec, access.settings.cluster
-        command = ["python", "-m", "trainyard.upkeep", "clean-up", "--tenant", spec.tenant, "--run", spec.run]
+        arguments = ["clean-up", "--tenant", spec.tenant, "--run", spec.run]
         if ended_by_a_person(self._states(context)):
-            command += ["--outcome", "cancelled"]
-        parts = PodParts(
-            site=Site.of(cluster, cluster.images.airflow),
-            command=command,
-            resources={name: amount for name, amount in RESOURCES.items() if cluster.counts_scratch or name != "ephemeral-storage"},
-            scratch=RESOURCES["ephemeral-storage"],
-            environment={environment.RUN_SPEC: spec.to_json()},
+            arguments += ["--outcome", "cancelled"]
+        return upkeep_pod(
+            cluster,
+            f"{spec.run}-clean-up",
+            arguments=arguments,
+            variables={environment.RUN_SPEC: spec.to_json()},
             labels=labels.step_labels(spec, names.STEP_CLEAN_UP),
             annotations=labels.run_annotations(spec),
-            secrets={
-                environment.S3_ACCESS_KEY: (names.SECRET_UPKEEP, "access_key"),
-                environment.S3_SECRET_KEY: (names.SECRET_UPKEEP, "secret_key"),
-            },
-            service_account=names.SERVICE_ACCOUNT_UPKEEP,
-            api_access=True,
-            active_deadline_s=DEADLINE_S,
+            deadline_s=DEADLINE_S,
         )
-        return as_pod(pod_template(parts), f"{spec.run}-clean-up", names.PLATFORM_NAMESPACE)
 
     def execute(self, context: Context) -> None:
         """Clean up, say what the run came to, then judge it."""

@@ -101,9 +101,6 @@ class AirflowRest:
             if not page[key] or offset >= page["total_entries"]:
                 return
 
-    def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        return self._send("POST", f"/api/v2{path}", json=dict(body))
-
     def patch(self, path: str, body: Mapping[str, Any], mask: list[str]) -> dict[str, Any]:
         return self._send("PATCH", f"/api/v2{path}", json=dict(body), params={"update_mask": mask})
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kubernetes import client as k8s
 
-from trainyard.contract import environment, names
+from trainyard.contract import names
 from trainyard.errors import ConfigError, UnavailableError
 from trainyard.kube.client import client
-from trainyard.kube.pod import PodParts, Site, as_pod, pod_template
 from trainyard.operators.step_pod import HousePod
+from trainyard.operators.upkeep_pod import upkeep_pod
 from trainyard.settings import Settings, load_tenant
 from trainyard.settings.loading import find_config
 from trainyard.upkeep.reaping.judging import Ask, RunState, judge
@@ -28,7 +28,6 @@ from trainyard.upkeep.reaping.seen import Root, roots
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-RESOURCES: Final = {"cpu": "250m", "memory": "512Mi", "ephemeral-storage": "256Mi"}
 DEADLINE_S: Final = 540
 """Shorter than the task's own time."""
 DRY_RUN: Final = "dry_run"
@@ -143,27 +142,18 @@ class ReapPod(HousePod):
         order, settings = self._order, self._settings
         assert order is not None, "execute() judges first"
         assert settings is not None
-        cluster = settings.cluster
-        parts = PodParts(
-            site=Site.of(cluster, cluster.images.airflow),
-            command=["python", "-m", "trainyard.upkeep", "reap"],
-            resources={name: amount for name, amount in RESOURCES.items() if cluster.counts_scratch or name != "ephemeral-storage"},
-            scratch=RESOURCES["ephemeral-storage"],
-            environment={VARIABLE: order.model_dump_json()},
+        return upkeep_pod(
+            settings.cluster,
+            "reap",
+            arguments=["reap"],
+            variables={VARIABLE: order.model_dump_json()},
             labels={
                 names.LABEL_MANAGED_BY: names.MANAGED_BY,
                 names.LABEL_INSTANCE: order.instance,
                 names.LABEL_STEP: names.STEP_REAP,
             },
-            secrets={
-                environment.S3_ACCESS_KEY: (names.SECRET_UPKEEP, "access_key"),
-                environment.S3_SECRET_KEY: (names.SECRET_UPKEEP, "secret_key"),
-            },
-            service_account=names.SERVICE_ACCOUNT_UPKEEP,
-            api_access=True,
-            active_deadline_s=DEADLINE_S,
+            deadline_s=DEADLINE_S,
         )
-        return as_pod(pod_template(parts), "reap", names.PLATFORM_NAMESPACE)
 
     def _profile_kubeconfig(self) -> str | None:
         assert self._settings is not None
