@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from tests.dags.test_airflow_runs import installed_policy
+from tests.dags.airflow_program import CHECKOUT, run_program
 
-CHECKOUT = Path(__file__).resolve().parents[2]
 PROGRAM = Path(__file__).with_name("turns_program.py")
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -32,30 +27,12 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     for name, gang in gangs.items():
         pipeline = sample | {"gang": sample["gang"] | gang, "export": {"model": name}}
         (config / "pipelines" / f"{name}.yaml").write_text(yaml.safe_dump(pipeline))
-    bundle = folder / "bundles" / "vision"
-    bundle.mkdir(parents=True)
-    shutil.copy(CHECKOUT / "dags" / "training_dag.py", bundle)
-    bundles = [{"name": "vision", "classpath": "airflow.dag_processing.bundles.local.LocalDagBundle", "kwargs": {"path": str(bundle)}}]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "TRAINYARD_"))}
-    environment |= {
-        "AIRFLOW_HOME": str(folder / "home"),
+    more = {
         "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
-        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__CORE__PARALLELISM": "64",
-        "AIRFLOW__CORE__PLUGINS_FOLDER": str(CHECKOUT / "plugins"),
-        "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(bundles),
         "AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING",
-        "PYTHONPATH": os.pathsep.join([str(CHECKOUT / "plugins"), str(installed_policy(folder / "site"))]),
-        "TRAINYARD_CONFIG": str(config),
-        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
     }
-    migrate = subprocess.run(["airflow", "db", "migrate"], env=environment, capture_output=True, text=True, timeout=180)
-    assert migrate.returncode == 0, migrate.stderr[-3000:]
-    ran = subprocess.run([sys.executable, str(PROGRAM), str(bundle)], env=environment, capture_output=True, text=True, timeout=400)
-    lines = [line for line in ran.stdout.splitlines() if line.startswith("RESULT ")]
-    assert lines, (ran.stdout + ran.stderr)[-6000:]
-    document: dict[str, Any] = json.loads(lines[-1].removeprefix("RESULT "))
-    return document
+    return run_program(PROGRAM, folder, config, timeout_s=400, **more)
 
 
 def test_airflow_alone_starves_the_large_gang(done: dict[str, Any]) -> None:
